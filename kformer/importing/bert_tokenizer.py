@@ -3,6 +3,7 @@
 import pathlib
 
 from kformer.importing.fields import Fields
+from kformer.importing.pieces import read_lines
 from kformer.importing.special_tokens import special_id
 from kformer.tokenizers import WordPieceTokenizer
 
@@ -56,9 +57,7 @@ def _read_pieces(folder: pathlib.Path, vocab_size: int) -> list[str]:
     """
     path = folder / "vocab.txt"
     if path.is_file():
-        # Only a line feed ends a line: some pieces are characters that Python takes for ends of lines.
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        vocabulary = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
+        vocabulary = {piece: number for number, piece in enumerate(read_lines(path))}
     else:
         path = folder / "tokenizer.json"
         vocabulary = Fields(path).get("model", {}).get("vocab", {})

@@ -5,7 +5,9 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kformer.importing.added_tokens import added_tokens, check_added_tokens, special_texts
 from kformer.importing.fields import Fields
+from kformer.importing.pieces import read_lines
 from kformer.tokenizers import ByteBPETokenizer
 from kformer.tokenizers.byte_bpe import byte_characters
 
@@ -50,7 +52,10 @@ def read_byte_vocabulary(folder: pathlib.Path, vocab_size: int, special: Collect
         FileNotFoundError: There is no vocabulary.
         ValueError: A file is damaged, or describes another tokenizer; or another token has an id beyond the size.
     """
-    tokens, merges, named = _read_files(folder) if (folder / "vocab.json").is_file() else _read_json(folder)
+    tokens, merges = _read_files(folder) if (folder / "vocab.json").is_file() else _read_json(folder)
+    check_added_tokens(folder, tokens)
+    tokens = {token.text: token.id for token in added_tokens(folder)} | tokens
+    special = {*special, *special_texts(folder)}
     pieces = [""] * vocab_size
     for piece, number in tokens.items():
         if isinstance(number, int) and 0 <= number < vocab_size:
@@ -60,15 +65,15 @@ def read_byte_vocabulary(folder: pathlib.Path, vocab_size: int, special: Collect
                 f"The vocabulary in {folder} gives {piece!r} the id {number}. Expected: ids below "
                 f"vocab_size={vocab_size} of config.json. The files are of different models."
             )
-    hidden = [number for number, piece in enumerate(pieces) if piece in special or number in named]
+    hidden = [number for number, piece in enumerate(pieces) if piece in special]
     return ByteVocabulary(pieces, merges, hidden)
 
 
 def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
     """The tokenizer of a language model's folder, with the special ids of its configuration.
 
-    Where the configuration has no id for padding, or gives it the id of the end, an id is taken that no text has: one
-    that no token has, or else that of the byte FF.
+    Where the configuration has no id for padding, or gives it the id of the end or of a token that texts have, an id is
+    taken that no text has: one that no token has, or else that of the byte FF.
 
     Args:
         folder: Of the model.
@@ -80,11 +85,11 @@ def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
     """
     path = folder / "tokenizer_config.json"
     options = Fields(path) if path.is_file() else None
-    added = [] if options is None else options.get(ADDED, [])
-    pieces, merges, special = read_byte_vocabulary(folder, config.number("vocab_size"), added)
+    pieces, merges, special = read_byte_vocabulary(folder, config.number("vocab_size"))
     end_id = config.id("eos_token_id")
-    pad_id = config.get("pad_token_id", end_id)
-    if pad_id == end_id:
+    pad_id = config.get("pad_token_id", -1)
+    is_text = 0 <= pad_id < len(pieces) and pieces[pad_id] != "" and pad_id not in special
+    if pad_id in (-1, end_id) or is_text:
         pad_id = unused_id(pieces)
     if options is not None:
         options.expect("add_prefix_space", False, default=False)
@@ -98,30 +103,28 @@ def unused_id(pieces: Sequence[str]) -> int:
     return pieces.index("" if "" in pieces else _IN_NO_TEXT)
 
 
-def _read_files(folder: pathlib.Path) -> tuple[dict[str, int], list[str], list[int]]:
-    """Ids of tokens, merges, and the ids of special tokens, which these files do not tell."""
+def _read_files(folder: pathlib.Path) -> tuple[dict[str, int], list[str]]:
+    """Ids of tokens, and merges."""
     path = folder / "merges.txt"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing. Copy the whole folder.")
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = read_lines(path)
     merges = [line for line in lines if line and not line.startswith("#version")]
     try:
-        tokens = {**json.loads((folder / "vocab.json").read_text(encoding="utf-8"))}
+        tokens = {**json.loads((folder / "vocab.json").read_text(encoding="utf-8-sig"))}
     except (ValueError, TypeError) as error:
         raise ValueError(f"{folder / 'vocab.json'} is no vocabulary: {error!r}. Copy it again.") from error
-    return tokens, merges, []
+    return tokens, merges
 
 
-def _read_json(folder: pathlib.Path) -> tuple[dict[str, int], list[str], list[int]]:
+def _read_json(folder: pathlib.Path) -> tuple[dict[str, int], list[str]]:
     """As `_read_files`, from tokenizer.json."""
     fields = Fields(folder / "tokenizer.json")
     fields.expect("normalizer", None)
     model = expect_parts(fields, "model", _PLAIN_MODEL)
     expect_parts(fields, "pre_tokenizer", _PLAIN_BYTES, defaults={"use_regex": True})  # older files lack it
-    added = fields.get("added_tokens", [])
-    tokens = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    return tokens, merges, [token["id"] for token in added if token["special"]]
+    return {**model["vocab"]}, merges
 
 
 def expect_parts(

@@ -10,6 +10,7 @@ import numpy as np
 
 SAFETENSORS_FILE, _PYTORCH = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # behind the name of a file that is divided
+_POINTER = b"version https://git-lfs"
 _FLOAT32 = np.dtype("<f4")
 _ALIGNMENT = 64  # bytes; TensorFlow ends the process if it is given memory at another address
 # The types of the format that are read, and those of NumPy; bfloat16 is the upper half of float32.
@@ -75,6 +76,19 @@ def open_checkpoint(folder: pathlib.Path) -> Checkpoint:
     raise FileNotFoundError(f"{folder} has no weights. Expected: {SAFETENSORS_FILE} or {_PYTORCH}.")
 
 
+def check_no_pointer(path: pathlib.Path) -> None:
+    """Refuses what Git LFS leaves in the place of a large file.
+
+    Raises:
+        CheckpointError: It is that.
+    """
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise CheckpointError(
+                f"{path} is a pointer of Git LFS, and not the file. Run `git lfs pull` in its folder."
+            )
+
+
 def write_checkpoint(folder: pathlib.Path, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes `model.safetensors` as transformers does: float32, and a note that the tensors are those of PyTorch.
 
@@ -129,6 +143,7 @@ class SafetensorsFile(Checkpoint):
         import safetensors
 
         self._path = path
+        check_no_pointer(path)
         try:
             with safetensors.safe_open(path, framework="numpy"):
                 pass

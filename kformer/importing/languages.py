@@ -2,9 +2,10 @@
 
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
+from kformer.importing.added_tokens import added_tokens
 from kformer.importing.fields import Fields
 from kformer.importing.formats import IMPORT_FORMATS, ImportFormat
 from kformer.wording import did_you_mean
@@ -14,14 +15,6 @@ _LISTS = {
     "tokenizer_config.json": ("extra_special_tokens", "additional_special_tokens"),
     "special_tokens_map.json": ("additional_special_tokens", "extra_special_tokens"),
     "tokenizer.json": ("added_tokens",),
-}
-# Files that give the ids of tokens, and how.
-_IDS: Mapping[str, Callable[[Fields], Iterable[tuple[Any, Any]]]] = {
-    "added_tokens.json": lambda fields: fields.items(),
-    "tokenizer_config.json": lambda fields: [
-        (token["content"], number) for number, token in fields.get("added_tokens_decoder", {}).items()
-    ],
-    "tokenizer.json": lambda fields: [(token["content"], token["id"]) for token in fields.get("added_tokens", [])],
 }
 
 
@@ -70,9 +63,9 @@ def read_languages(folder: pathlib.Path, form: str, first: int) -> dict[str, int
         ValueError: No file lists them, or one is damaged.
     """
     given = {
-        language[1]: number
-        for token, number in _given_ids(folder).items()
-        if (language := re.fullmatch(form, token)) is not None
+        language[1]: token.id
+        for token in added_tokens(folder)
+        if (language := re.fullmatch(form, token.text)) is not None
     }
     others = [code for code in _listed(folder, form) if code not in given]
     found = {code: first + number for number, code in enumerate(others)} | given
@@ -91,21 +84,6 @@ def _listed(folder: pathlib.Path, form: str) -> list[str]:
             if codes := [found[1] for text in texts if (found := re.fullmatch(form, text))]:
                 return list(dict.fromkeys(codes))
     return []
-
-
-def _given_ids(folder: pathlib.Path) -> dict[str, int]:
-    """The ids of tokens that were added to a vocabulary, from each of the files that may tell them."""
-    found: dict[str, int] = {}
-    for name, tokens_of in _IDS.items():
-        path = folder / name
-        if not path.is_file():
-            continue
-        fields = Fields(path)
-        try:
-            found |= {str(token): int(number) for token, number in tokens_of(fields)}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not tell the ids of its added tokens: {error!r}. Copy it again.") from error
-    return found
 
 
 def choose_languages(folder: pathlib.Path, known: Mapping[str, int], languages: Languages) -> tuple[int, int]:

@@ -3,10 +3,12 @@
 import pathlib
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from kformer.config import TransformerConfig
+from kformer.importing.added_tokens import check_added_tokens
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.decoder_only import embeddings
 from kformer.importing.fields import Fields
@@ -16,6 +18,7 @@ from kformer.tokenizers import LlamaTokenizer
 from kformer.tokenizers.sentencepiece import read_model
 
 _TOKENIZER = "tokenizer.model"
+_MISTRAL_WINDOW = 4096  # positions
 
 
 def read(folder: pathlib.Path) -> ImportedModel:
@@ -51,7 +54,7 @@ def read(folder: pathlib.Path) -> ImportedModel:
         normalization="rms_norm",
         layer_norm_epsilon=float(fields.get("rms_norm_eps", 1e-6)),
         use_bias=False,
-        attention_window=fields.get("sliding_window"),
+        attention_window=_window(fields),
         positional_encoding="rotary",
         max_wavelength=_max_wavelength(fields),
         embedding_tying=tying,
@@ -68,6 +71,13 @@ def read(folder: pathlib.Path) -> ImportedModel:
     # Older versions of transformers kept the rates of the rotation as tensors.
     unused = frozenset(name for name in checkpoint.names() if name.endswith(".rotary_emb.inv_freq"))
     return ImportedModel(transformer, (tokenizer, tokenizer), decoding, checkpoint, weights, unused)
+
+
+def _window(fields: Fields) -> int | None:
+    """How far positions attend. Llama has no window, whatever the file says; Mistral has one if it says nothing."""
+    if fields.get("model_type") != "mistral":
+        return None
+    return fields.get("sliding_window") if "sliding_window" in fields else _MISTRAL_WINDOW
 
 
 def _max_wavelength(fields: Fields) -> float:
@@ -131,10 +141,11 @@ def _tokenizer(folder: pathlib.Path, fields: Fields) -> LlamaTokenizer:
             "The files are of different models."
         )
     pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
+    check_added_tokens(folder, pieces)
     pieces += [""] * (vocab_size - len(pieces))
     end_id, unknown_id = fields.id("eos_token_id", 2), processor.unk_id()
     pad_id = fields.get("pad_token_id", -1)
-    if pad_id in (-1, end_id):
+    if pad_id in (-1, end_id) or _is_text(processor, pad_id):
         pad_id = _unused_id(path, pieces, unknown_id)
     path, has_start = folder / "tokenizer_config.json", True
     if path.is_file():
@@ -143,6 +154,12 @@ def _tokenizer(folder: pathlib.Path, fields: Fields) -> LlamaTokenizer:
         options.expect("add_eos_token", False, default=False)
         has_start = bool(options.get("add_bos_token", True))
     return LlamaTokenizer(model, pieces, pad_id, fields.id("bos_token_id", 1), end_id, unknown_id, has_start)
+
+
+def _is_text(processor: Any, number: int) -> bool:
+    """Whether texts may have this id. Some files name such a piece as their padding, which here no text may have."""
+    inside = 0 <= number < processor.vocab_size()
+    return inside and not (processor.is_control(number) or processor.is_unknown(number) or processor.is_unused(number))
 
 
 def _unused_id(path: pathlib.Path, pieces: list[str], unknown_id: int) -> int:

@@ -2,13 +2,14 @@
 
 import pathlib
 
+from kformer.importing.added_tokens import check_added_tokens
 from kformer.importing.bart_family import read_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported_model import ImportedModel
 from kformer.importing.languages import Languages, read_languages
 from kformer.importing.multilingual import Vocabulary, fairseq_vocabulary, of_two_languages
-from kformer.importing.pieces import read_model_file, read_pieces
+from kformer.importing.pieces import read_model_file, read_pieces, warn_of_cleaning
 
 _FIRST_POSITION = 2  # the number that fairseq gives to the first position
 _NLLB_CODE = r"([a-z]{3}_[A-Z][a-z]{3})"
@@ -50,5 +51,7 @@ def _vocabulary(folder: pathlib.Path, vocab_size: int) -> Vocabulary:
             Fields(folder / "tokenizer_config.json").expect("legacy_behaviour", False, default=False)
         return fairseq_vocabulary(model_bytes, folder, _NLLB_CODE, vocab_size)
     pieces = read_pieces(folder / "vocab.json", vocab_size)
+    check_added_tokens(folder, pieces, _M2M100_CODE)
+    warn_of_cleaning(folder)
     first = sum(1 for piece in pieces if piece)
     return Vocabulary(model_bytes, pieces, read_languages(folder, _M2M100_CODE, first))

@@ -6,13 +6,14 @@ Where their weights lie is in `bart_weights`; what config.json says of BART and 
 import pathlib
 
 from kformer.config import TransformerConfig
+from kformer.importing.added_tokens import check_added_tokens
 from kformer.importing.bart_family import read_transformer
 from kformer.importing.bart_weights import UNUSED, find_weights
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported_model import ImportedModel
-from kformer.importing.pieces import read_model_file, read_pieces, unknown_id
+from kformer.importing.pieces import read_model_file, read_pieces, unknown_id, warn_of_cleaning
 from kformer.tokenizers import PieceVocabularyTokenizer, Tokenizer
 
 
@@ -41,6 +42,8 @@ def _tokenizers(folder: pathlib.Path, transformer: TransformerConfig) -> tuple[T
     source = _tokenizer(folder / "source.spm", folder / "vocab.json", transformer, transformer.source_vocab_size, True)
     vocabulary = target_file if target_file.is_file() else folder / "vocab.json"
     target = _tokenizer(folder / "target.spm", vocabulary, transformer, transformer.target_vocab_size, False)
+    check_added_tokens(folder, [*source.pieces, *target.pieces])
+    warn_of_cleaning(folder)
     return source, target
 
 

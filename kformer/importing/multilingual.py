@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kformer.config import TransformerConfig
+from kformer.importing.added_tokens import check_added_tokens
 from kformer.importing.bart_weights import UNUSED, find_weights
 from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported_model import ImportedModel
 from kformer.importing.languages import Languages, choose_languages, read_languages
-from kformer.importing.pieces import fairseq_pieces, unknown_id
+from kformer.importing.pieces import fairseq_pieces, unknown_id, warn_of_cleaning
 from kformer.tokenizers import PieceVocabularyTokenizer, Tokenizer
 
 
@@ -54,6 +55,8 @@ def fairseq_vocabulary(model_bytes: bytes, folder: pathlib.Path, form: str, voca
         ValueError: The model is of another kind, or has too many pieces; or no file lists the languages.
     """
     pieces, first = fairseq_pieces(model_bytes, vocab_size)
+    check_added_tokens(folder, pieces, form)
+    warn_of_cleaning(folder)
     return Vocabulary(model_bytes, pieces, read_languages(folder, form, first))
 
 

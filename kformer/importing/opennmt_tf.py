@@ -11,6 +11,7 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TransformerConfig, read_mapping
 from kformer.importing.checkpoint import Checkpoint, CheckpointError
 from kformer.importing.imported_model import ImportedModel, Source, same
+from kformer.importing.pieces import read_lines
 from kformer.tokenizers import PieceVocabularyTokenizer
 
 _SINUSOIDS = "opennmt.layers.SinusoidalPositionEncoder"
@@ -190,7 +191,7 @@ class _Settings:
     def tokenizer(self, side: str, vocab_size: int) -> PieceVocabularyTokenizer:
         """The tokenizer of "source" or "target"."""
         vocabulary = self.path(f"{side}_vocabulary", self._data)
-        lines = vocabulary.read_text(encoding="utf-8").splitlines()
+        lines = read_lines(vocabulary)
         if len(lines) + 1 != vocab_size:
             raise ValueError(
                 f"{vocabulary} has {len(lines)} lines. Expected: {vocab_size - 1}, one for each row of the embeddings "
@@ -270,12 +271,21 @@ def _arguments(file: pathlib.Path) -> dict[str, Any]:
     """
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing. model_dir must name the folder that OpenNMT-tf wrote.")
-    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read as Python: {error}. Copy it again.") from error
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if function == "get_model_from_catalog" and call.args and isinstance(call.args[0], ast.Constant):
-            function = str(call.args[0].value)
+        others = call.args
+        if function == "get_model_from_catalog" and others and isinstance(others[0], ast.Constant):
+            function, others = str(others[0].value), others[1:]
         if function in _CATALOGUE:
+            if others:
+                raise ValueError(
+                    f"{file} gives arguments of {function} without their names: {ast.unparse(call)}. Write each as "
+                    "name=value: kformer cannot tell which one it is."
+                )
             return _checked(file, _DEFAULTS | _CATALOGUE[function] | _given(file, call))
     raise ValueError(
         f"{file} makes a model that kformer does not know. It can import: {', '.join(_CATALOGUE)}; and Transformer "
@@ -293,6 +303,10 @@ def _given(file: pathlib.Path, call: ast.Call) -> dict[str, Any]:
             given[str(keyword.arg)] = ast.literal_eval(keyword.value)
         except ValueError:
             given[str(keyword.arg)] = ast.unparse(keyword.value)
+            if isinstance(_DEFAULTS.get(str(keyword.arg)), int | float):
+                raise ValueError(
+                    f"{file} computes {keyword.arg}={given[str(keyword.arg)]}. Write its value: the file is not run."
+                ) from None
     if unknown := sorted(given.keys() - _DEFAULTS.keys()):
         raise ValueError(f"{file} gives {unknown[0]}={given[unknown[0]]}, which kformer cannot represent.")
     return given

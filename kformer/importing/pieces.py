@@ -2,8 +2,11 @@
 
 import json
 import pathlib
+import warnings
 from collections.abc import Sequence
 
+from kformer.importing.checkpoint import check_no_pointer
+from kformer.importing.fields import Fields
 from kformer.tokenizers.sentencepiece import read_model
 
 _UNKNOWN = "<unk>"
@@ -16,13 +19,39 @@ def read_model_file(path: pathlib.Path) -> bytes:
 
     Raises:
         FileNotFoundError: There is no such file.
+        CheckpointError: It is a pointer to the file.
     """
     if not path.is_file():
         raise FileNotFoundError(
             f"{path} is missing. Copy the whole folder. If transformers 5 wrote the folder, take the file from the one "
             "that was loaded first: transformers 5 does not write it again."
         )
+    check_no_pointer(path)
     return path.read_bytes()
+
+
+def warn_of_cleaning(folder: pathlib.Path) -> None:
+    """Warns of a folder whose answers transformers cleans: it removes blanks before punctuation, which stay here."""
+    path = folder / "tokenizer_config.json"
+    if path.is_file() and Fields(path).get("clean_up_tokenization_spaces"):
+        warnings.warn(
+            f"clean_up_tokenization_spaces is true in {path}: transformers removes blanks before marks such as ! and ? "
+            "from answers. Here they stay as the model writes them.",
+            stacklevel=2,
+        )
+
+
+def read_lines(path: pathlib.Path) -> list[str]:
+    """The lines of a vocabulary or of merges. Only a line feed ends a line: some pieces are other ends of lines.
+
+    Raises:
+        ValueError: The file is not UTF-8.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            return [line.removesuffix("\n").removesuffix("\r") for line in file]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}. Copy it again.") from error
 
 
 def read_pieces(path: pathlib.Path, vocab_size: int) -> list[str]:
@@ -36,7 +65,7 @@ def read_pieces(path: pathlib.Path, vocab_size: int) -> list[str]:
         raise FileNotFoundError(f"{path} is missing. Copy the whole folder.")
     pieces = [""] * vocab_size
     try:
-        for piece, number in json.loads(path.read_text(encoding="utf-8")).items():
+        for piece, number in json.loads(path.read_text(encoding="utf-8-sig")).items():
             pieces[range(vocab_size)[number]] = piece
     except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(f"{path} is no vocabulary of pieces and their ids: {error!r}. Copy it again.") from error

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from kformer.importing.checkpoint import Checkpoint, CheckpointError
+from kformer.importing.checkpoint import Checkpoint, CheckpointError, check_no_pointer
 
 # The first pickle of the files that PyTorch wrote before version 1.6. Others are ZIP archives.
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C
@@ -66,6 +66,7 @@ class PyTorchFile(Checkpoint):
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
+        check_no_pointer(path)
         self._bytes_of: Callable[[_Storage], bytes]
         try:
             content = self._open_archive() if zipfile.is_zipfile(path) else self._open_old()
@@ -76,6 +77,11 @@ class PyTorchFile(Checkpoint):
         if not isinstance(content, dict):
             raise CheckpointError(f"{path} holds no tensors by their names. Name a file of a model's `state_dict`.")
         self._tensors = {str(name): value for name, value in content.items() if isinstance(value, _Tensor)}
+        if not self._tensors:
+            raise CheckpointError(
+                f"{path} holds no tensors by their names, but {', '.join(map(str, [*content][:5])) or 'nothing'}. Save "
+                "the model's `state_dict` alone: torch.save(model.state_dict(), path)."
+            )
 
     def names(self) -> Collection[str]:
         return self._tensors.keys()

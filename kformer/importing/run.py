@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
+
 from kformer.files.checksums import checksum
 from kformer.files.writing import check_new_folder, new_folder
 from kformer.importing.formats import ImportFormat, choose_format
@@ -15,7 +17,7 @@ from kformer.importing.languages import Languages, check_languages
 from kformer.runs.create import create_run
 from kformer.runs.folder import RunFolder
 
-_LICENCE = re.compile(r"^license:\s*(\S.*?)\s*$", re.MULTILINE)
+_HEADING = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 def import_model(
@@ -117,7 +119,12 @@ def _name(folder: pathlib.Path) -> str:
 
 
 def _licence(folder: pathlib.Path) -> str | None:
-    """The licence in the heading of a model card (README.md)."""
+    """The licence in the heading of a model card (README.md), which is YAML between two lines of hyphens."""
     card = folder / "README.md"
-    found = _LICENCE.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
-    return found[1].strip("'\"") if found else None
+    heading = _HEADING.match(card.read_text(encoding="utf-8-sig", errors="replace")) if card.is_file() else None
+    try:
+        fields = yaml.safe_load(heading[1]) if heading else None
+    except yaml.YAMLError:
+        return None
+    found = fields.get("license") if isinstance(fields, dict) else None
+    return ", ".join(map(str, found)) if isinstance(found, list) else None if found is None else str(found)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from kformer.config import TransformerConfig
+from kformer.importing.added_tokens import check_added_tokens
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported_model import ImportedModel, Source, same, transposed
-from kformer.importing.pieces import read_model_file
+from kformer.importing.pieces import read_model_file, warn_of_cleaning
 from kformer.tokenizers import PieceVocabularyTokenizer
 from kformer.tokenizers.sentencepiece import read_model
 
@@ -128,6 +129,8 @@ def _tokenizer(folder: pathlib.Path, transformer: TransformerConfig) -> PieceVoc
     model_bytes = read_model_file(path)
     processor = read_model(model_bytes)
     pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
+    check_added_tokens(folder, pieces)
+    warn_of_cleaning(folder)
     more = transformer.source_vocab_size - len(pieces)
     if more < 0:
         raise ValueError(

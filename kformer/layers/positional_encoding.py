@@ -149,12 +149,11 @@ def sinusoids(positions: Tensor, d_model: int | None, max_wavelength: float = MA
     rates = np.power(max_wavelength, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
     places = _BASE ** np.arange(_DIGITS, dtype="int32")  # 1, 32, ...
     angles = np.outer(np.outer(places, np.arange(_BASE)), rates)  # (4 x 32, D / 2)
-    digits = ops.expand_dims(ops.cast(positions, "int32"), -1) // places % _BASE  # (T, 4)
-    rows = digits + _BASE * np.arange(_DIGITS, dtype="int32")  # the row of each digit's angle
-    sines = ops.unstack(take_rows(np.sin(angles).astype("float32"), rows), axis=1)  # 4 of (T, D / 2)
-    cosines = ops.unstack(take_rows(np.cos(angles).astype("float32"), rows), axis=1)
-    sine, cosine = sines[0], cosines[0]
-    for of_sine, of_cosine in zip(sines[1:], cosines[1:], strict=True):
+    digits = ops.expand_dims(ops.cast(positions, "int32"), -1) // places % _BASE
+    rows = digits + _BASE * np.arange(_DIGITS, dtype="int32")  # (T, 4), of the angles
+    sine, *sines = ops.unstack(take_rows(np.sin(angles).astype("float32"), rows), axis=1)  # 4 of (T, D / 2)
+    cosine, *cosines = ops.unstack(take_rows(np.cos(angles).astype("float32"), rows), axis=1)
+    for of_sine, of_cosine in zip(sines, cosines, strict=True):
         # sin(a + b) = sin a cos b + cos a sin b, and cos(a + b) = cos a cos b - sin a sin b
         sine, cosine = sine * of_cosine + cosine * of_sine, cosine * of_cosine - sine * of_sine
     return ops.reshape(ops.stack([sine, cosine], axis=-1), (-1, d_model))  # (T, D)

@@ -97,7 +97,7 @@ class ByteBPETokenizer(Tokenizer):
         trims_ends: bool = False,
     ) -> None:
         super().__init__(name="byte_bpe_tokenizer")
-        self.pieces, self.merges = tuple(pieces), tuple(merges)
+        self.pieces, self.merges = tuple(pieces), tuple(dict.fromkeys(merges))  # of equal merges, the first one counts
         self.vocab_size = len(self.pieces)
         self.pad_id, self.start_id, self.end_id, self.hidden_ids = pad_id, start_id, end_id, tuple(hidden_ids)
         self.unknown_id = pad_id  # every byte is known, so no id stands for unknown text

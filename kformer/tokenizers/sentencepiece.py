@@ -350,6 +350,7 @@ def _train_model(
             byte_fallback=True,
             split_digits=True,
             user_defined_symbols=user_symbols,
+            required_chars=MARK_OF_BLANK,  # texts with hardly any blanks would lose it, and have it as bytes
             max_sentence_length=1 << 24,  # in bytes: with the default, texts above 4,192 bytes are silently dropped
             normalization_rule_tsv=str(escape),
             denormalization_rule_tsv=str(unescape),

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "schedules": set(),
     "models": {"config", "indexing", "layers", "losses"},
     "presets": {"config", "models", "runs", "version", "wording"},
-    "text": {"config", "decoding", "files", "layers", "models", "process", "tokenizers", "wording"},
+    "text": {"config", "decoding", "files", "layers", "models", "process", "tokenizers", "wording", "writing_systems"},
     "client": {"config", "runtime", "text"},
     "evaluation": {"config", "data", "writing_systems", "text", "wording"},
     "tasks": {

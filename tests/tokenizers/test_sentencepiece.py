@@ -1,6 +1,7 @@
 """SentencePiece loses nothing but the Unicode form, white space and marks that show nothing."""
 
 import pathlib
+import random
 import re
 import unicodedata
 
@@ -196,3 +197,13 @@ def test_soft_hyphens_and_the_like_are_not_read_and_joiners_are(bpe: SentencePie
         hidden, plain, joined = tokenizer.tokenize(tf.constant(texts)).to_list()
         assert hidden == plain != joined
     assert bpe.normalize(tf.constant(texts)).numpy()[2].decode() == texts[2]
+
+
+@pytest.mark.parametrize("letters", ["ACGT", "\u4f60\u597d\u4e16\u754c"])
+def test_texts_with_hardly_any_blank_have_a_piece_for_it(letters):
+    """Each of these has one blank among 15,000 letters, far below what `character_coverage` keeps."""
+    draw = random.Random(3)
+    texts = ["".join(draw.choices(letters, k=15_000)) for _ in range(3)]
+    tokenizer = SentencePieceTokenizer.train(texts, vocab_size=300)
+    given = [letters, f"{letters[:2]} {letters[2:]}"]
+    assert [text.decode() for text in tokenizer.detokenize(tokenizer.tokenize(given)).numpy()] == given
