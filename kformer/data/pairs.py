@@ -97,7 +97,7 @@ def pair_without_tag(pair: Pair, tags: Collection[str]) -> Pair:
 
 
 def check_pairs(pairs: object) -> None:
-    """Refuses what is easily taken for pairs: the path of a file, or one text.
+    """Refuses what is easily taken for pairs: the path of a file, one text, or a list with something else in it.
 
     Raises:
         ValueError: It is one.
@@ -107,6 +107,12 @@ def check_pairs(pairs: object) -> None:
             f"Expected pairs of texts, such as [(source, target)]. Received: {pairs!r}. Read the pairs of a file by "
             "kformer.data.open_pairs(PATH) or kformer.data.read_tsv(PATH)."
         )
+    for number, pair in enumerate(pairs if isinstance(pairs, list) else ()):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise ValueError(
+                f"A pair is a source and a target, both of the type str. Received: {pair!r:.200}, the pair {number}. "
+                "Leave it out, or write its texts as str: what is missing in a table of pandas is a float (NaN)."
+            )
 
 
 class MappedPairs:

@@ -2,6 +2,7 @@
 
 import pathlib
 
+import numpy as np
 import pytest
 import toy
 
@@ -169,3 +170,14 @@ def test_a_path_is_not_taken_for_pairs(given):
     ):
         with pytest.raises(ValueError, match=told):
             take()
+
+
+@pytest.mark.parametrize(
+    "pair", [("a", float("nan")), ("a", None), ("a",), ("a", "b", "c"), "ab", {"a": "b", "c": "d"}]
+)
+def test_what_is_no_pair_of_texts_is_told_with_its_number(pair):
+    pairs = [(np.str_("one"), "uno"), ["two", "dos"], pair]
+    with pytest.raises(ValueError, match="both of the type str. Received: .*, the pair 2. Leave it out"):
+        corpus_from_pairs("numbers", pairs)
+    with pytest.raises(ValueError, match="the pair 2"):
+        Corpus("numbers", [("one", "uno")], pairs, [])
