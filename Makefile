@@ -42,6 +42,7 @@ demo: $(VENV)/.kformer
 
 # The reports say how long each test took: `tests/list_long_tests.py` makes of them the list of tests that are slow.
 TESTS = not slow
+OLDEST_TESTS =
 test: $(VENV)/.kformer-test
 	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)" --junitxml build/tests-tensorflow.xml
 	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)" --junitxml build/tests-jax.xml $(EVERY_BACKEND)
@@ -60,7 +61,7 @@ $(ENGINES:%=test-%): test-%: build/%-venv/.kformer-test
 # The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them. The
 # notebooks come first, and `-m ""` takes them, though they are slow: short tests then fill the time of the other process.
 test-oldest: oldest-environment
-	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) -m "" tests/project/test_notebooks.py $(VERSION_DEPENDENT)
+	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(OLDEST_TESTS)" tests/project/test_notebooks.py $(VERSION_DEPENDENT)
 	KERAS_BACKEND=jax $(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT_JAX)
 
 oldest-versions: $(OLDEST_VENV)/.versions

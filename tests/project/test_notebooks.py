@@ -65,6 +65,7 @@ def _no_tensorboard_left(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.notebook
 @pytest.mark.usefixtures("_no_tensorboard_left")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_its_pictures(script, tmp_path, monkeypatch):
