@@ -1,5 +1,6 @@
 """Settings for all tests: quiet TensorFlow, tests sorted by backend, the same seed for each."""
 
+import functools
 import gc
 import os
 import pathlib
@@ -13,6 +14,7 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 import filelock
 import keras
 import pytest
+import typer.testing
 
 # Graphs are many objects that live long. With the usual thresholds, looking at them takes an eighth of the tests' time.
 gc.set_threshold(100_000, 10, 10)
@@ -44,6 +46,14 @@ def pytest_collection_modifyitems(config, items):
 def _own_cache(shared_folder):
     """Translators that are kept for the next time are kept for these tests alone, not in the user's cache."""
     os.environ["KFORMER_CACHE"] = str(shared_folder / "cache")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_are_made_once():
+    """Typer makes all commands anew for each call of its runner, which takes longer than most of these calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command), raising=False)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -312,7 +312,7 @@ FORMS = [
     ),
     Form(
         "evaluate {model} {data}",
-        {"--limit": trial("1 | 2"), "--beam-size": trial("2 | 3")},
+        {"--limit": trial("1 | 2")},
         "english",
         "--test {}",
         "lines.txt",

@@ -311,6 +311,10 @@ MISTAKES = {
         "evaluate --preset bible-books --corpus bible-books --beam-size 3",
         "has learned the task classify, which needs no search. Leave out --beam-size and --length-penalty.",
     ),
+    "evaluate, search of a language model": (
+        "evaluate --preset bible-english --test {corpus} --beam-size 2",
+        "The scores of a model of the task language-model need no search. Leave out --beam-size.",
+    ),
     "evaluate, unknown tokenizer of BLEU": (
         "evaluate {run} --test {corpus} --bleu-tokenizer chars",
         "The tokenizer of BLEU must be one of 13a, intl, zh, ja-mecab, ko-mecab, char, flores101, flores200, none. "
