@@ -87,6 +87,7 @@ class GPT2Model(HuggingFaceModel):
                 "bos_token": start,
                 "eos_token": end,
                 "unk_token": end,
+                **({} if self._pad_id is None else {"pad_token": tokenizer.pieces[self._pad_id]}),
                 ADDED: [tokenizer.pieces[number] for number in tokenizer.hidden_ids],
             },
         )

@@ -94,8 +94,9 @@ def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
     if options is not None:
         options.expect("add_prefix_space", False, default=False)
     has_start = options is not None and bool(options.get("add_bos_token", False))
-    hidden = [number for number in special if number not in (pad_id, end_id)]
-    return ByteBPETokenizer(pieces, merges, pad_id, config.id("bos_token_id", end_id), end_id, hidden, has_start)
+    start_id = config.id("bos_token_id", end_id)
+    hidden = [number for number in special if number not in (pad_id, start_id, end_id)]
+    return ByteBPETokenizer(pieces, merges, pad_id, start_id, end_id, hidden, has_start)
 
 
 def unused_id(pieces: Sequence[str]) -> int:
