@@ -34,7 +34,8 @@ InputFiles = Annotated[
     list[Path] | None,
     typer.Option(
         help="Lines of text; by default those of standard input. Of a .csv, .jsonl, .tmx, .parquet or .arrow, the "
-        "texts of the first of --fields, and kformer classify those of a pair if there are two. .gz, .xz, .bz2 and .zst are read. Give it for each file of a job.",
+        "texts of the first of --fields; kformer classify takes two for a pair of texts. .gz, .xz, .bz2 and .zst are "
+        "read. Give it for each file of a job.",
         rich_help_panel=_PANEL,
     ),
 ]
