@@ -2,7 +2,7 @@
 
 OpenNMT-tf needs an environment of its own, with Python 3.11:
 
-    pip install OpenNMT-tf==2.32.0 tensorflow==2.13.1 "setuptools<81"
+    pip install OpenNMT-tf==2.32.0 tensorflow==2.13.1 "setuptools<81"  # REQUIREMENTS below
     python tests/importing/make_opennmt_tf.py ENVIRONMENT/bin
 
 The first `python` is that of kformer, the other one is only called. It takes some minutes for each model; names of
@@ -22,6 +22,7 @@ import yaml
 
 from kformer.data import load_corpus
 
+REQUIREMENTS = ("OpenNMT-tf==2.32.0", "tensorflow==2.13.1", "setuptools<81")
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
 RELATIVE = """import opennmt
 

@@ -3,12 +3,16 @@
 import functools
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 import yaml
 from importing.examples import FOLDER, TOLERANCE
+from importing.make_opennmt_tf import MODELS, REQUIREMENTS, answer
 
 from kformer.config import DecodingConfig
 from kformer.importing.run import import_model
@@ -175,3 +179,27 @@ def test_a_language_model_may_search_by_these_rules_too():
     ]
     assert answers[0] == answers[1]
     assert all(answer.startswith(prompt) for answer, prompt in zip(answers[1], prompts, strict=True))
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The programs of OpenNMT-tf, in an environment of its own: it needs an old TensorFlow."""
+    environment = tmp_path_factory.mktemp("opennmt-tf")
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([environment / "bin" / "pip", "install", "--quiet", *REQUIREMENTS], check=True)
+    return environment / "bin"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("search", "beams"), [("greedy", 1), ("beam", 4)])
+def test_opennmt_tf_itself_answers_so(programs, tmp_path, name, search, beams):
+    """What `expected.json` says is what the toolkit does with the checkpoint that lies there."""
+    place = shutil.copytree(FOLDER / name, tmp_path / "place")
+    expected = json.loads((place / "expected.json").read_text(encoding="utf-8"))
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(place / "pieces.model"))
+    rows = (" ".join(processor.encode(line, out_type=str)) for line in expected["lines"])
+    (place / "lines.pieces").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    found = answer(place, programs, beams)
+    assert found["texts"] == expected[search]["texts"]
+    np.testing.assert_allclose(found["scores"], expected[search]["scores"], atol=TOLERANCE)
