@@ -115,17 +115,36 @@ class CTranslate2Target(ExportTarget):
     def check(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> Trial:
         """See `ExportTarget.check`. Greedy searches are compared: those of beams have other length penalties.
 
-        CTranslate2 gives the probability of forbidden tokens to the others.
+        CTranslate2 gives the probability of forbidden tokens to the others. Of a language model, the probabilities of
+        texts are compared.
         """
         facts: dict[str, Any] = {"precision": self.precision}
         if predictor.task != "translate":
-            return Trial(facts, 0.0)
+            return Trial(facts | check_scores(*_scores_of_texts(predictor, folder, texts), self.precision), 0.0)
         greedy = predictor.decoding.replace(beam_size=1, renormalize=True)
         expected = predictor.with_decoding(greedy).answer(tf.constant(list(texts)))
         found = CTranslate2Engine(folder, greedy)([text.encode() for text in texts])
         facts |= check_scores(expected["score"].numpy(), found["score"][:, 0], self.precision)
         same = expected["translation"].numpy() == found["translation"][:, 0]
         return Trial({**facts, "samples": len(texts), "identical_answers": float(np.mean(same))}, 0.0)
+
+
+def _scores_of_texts(predictor: Any, folder: pathlib.Path, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The log probabilities of texts by a language model and by its export; of long texts, their beginnings."""
+    import ctranslate2
+
+    tokenizer, longest = predictor.source_tokenizer, predictor.codec.longest_part - 1
+    begun = tokenizer.begun(tokenizer.tokenize(texts)[:, :longest])
+    rows = [row for row in begun.to_list() if len(row) > 1]
+    names = tokenizer.tokens()
+    engine = ctranslate2.Generator(str(folder), device="cpu")
+    found = [sum(result.log_probs) for result in engine.score_batch([[names[id] for id in row] for row in rows])]
+    inputs = tf.ragged.constant(rows).to_tensor(predictor.config.pad_id)
+    log_probs = tf.nn.log_softmax(predictor.model({"target_in": inputs[:, :-1]}, training=False))
+    given = tf.gather(log_probs, inputs[:, 1:], batch_dims=2)  # (B, T)
+    lengths = tf.constant([len(row) - 1 for row in rows])
+    expected = tf.reduce_sum(tf.where(tf.sequence_mask(lengths, tf.shape(given)[1]), given, 0.0), axis=1)
+    return expected.numpy(), np.array(found)
 
 
 def _name_tokens(spec: Any, predictor: Predictor) -> None:

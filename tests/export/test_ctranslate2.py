@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import ctranslate2
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -160,3 +161,27 @@ def test_no_group_of_tokens_is_repeated_where_the_search_forbids_it(tmp_path):
     free = translator.decoding
     assert repeats(free, "free") > 0
     assert repeats(free.replace(no_repeat_ngram_size=2), "forbidden") == 0
+
+
+def random_language_model(**fields):
+    translator = random_translator(num_encoder_layers=0, task="language-model", embedding_tying="target", **fields)
+    return kformer.LanguageModel(translator.model, translator.config, LETTERS, translator.decoding, samples=TEXTS)
+
+
+def test_a_language_model_finds_texts_as_probable(tmp_path):
+    model = random_language_model(norm_first=True)
+    folder = export_ctranslate2(model, tmp_path / "exported")
+    names, engine = LETTERS.tokens(), ctranslate2.Generator(str(folder), device="cpu")
+    rows = [[*ids, LETTERS.end_id] for ids in LETTERS.begun(LETTERS.tokenize(TEXTS)).to_list()]
+    found = [sum(one.log_probs) for one in engine.score_batch([[names[id] for id in row] for row in rows])]
+    np.testing.assert_allclose(found, model.score(TEXTS)["log_probability"], rtol=1e-4)
+    with pytest.raises(ValueError, match=r"is a language model, of which only CTranslate2 itself makes texts"):
+        CTranslate2Engine(folder)
+
+
+@pytest.mark.parametrize("make", [random_translator, random_language_model])
+def test_an_export_that_computes_something_else_does_not_get_its_name(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("kformer.export.ctranslate2.copy_weights", lambda source, target: None)
+    with pytest.raises(ValueError, match="The export does not compute what the predictor does"):
+        export_ctranslate2(make(), tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
