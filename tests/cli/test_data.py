@@ -48,6 +48,14 @@ def test_rules_arrive_in_place_of_the_usual_ones(file):
     assert run(file, "--min-letters", 0.5).startswith("1 of 7 pairs are left out\n")
 
 
+def test_bad_lines_of_parallel_files_are_left_out_with_their_partners(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\n\xff\ntwo\n")
+    (tmp_path / "b.txt").write_text("uno\nx\ndos\n")
+    said = run(tmp_path / "a.txt", tmp_path / "b.txt", "--skip-bad-lines").splitlines()
+    assert "0 of 2 pairs are left out" in said
+    assert "a.txt, line 2: byte 0xff" in said[1]
+
+
 def test_plain_text_parallel_files_and_named_fields_are_read(tmp_path, file):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     (tmp_path / "b.txt").write_text("uno\ndos tres\n")

@@ -126,6 +126,15 @@ def test_corpora_that_are_held_are_refused(tmp_path):
     writer.join()
 
 
+def test_bad_lines_of_parallel_pipes_cannot_be_skipped(tmp_path):
+    pipes = tmp_path / "en", tmp_path / "es"
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    source, target = pipes
+    given = ("train", "--output", tmp_path / "run", "--train-source", source, "--train-target", target)
+    assert "takes parallel files from a disk" in refused(*given, "--skip-bad-lines")
+
+
 # ---- several corpora
 
 

@@ -537,3 +537,13 @@ def test_the_fields_that_models_of_others_need_are_exported(precision, tolerance
     log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     of_tokens = np.take_along_axis(log_probs, target_out[..., np.newaxis], axis=-1)[..., 0]
     np.testing.assert_allclose(found, (of_tokens * (target_out != 0)).sum(axis=1), rtol=tolerance)
+
+
+def test_an_export_is_tried_by_the_kformer_that_made_it(exported, numbers_translator, tmp_path, monkeypatch):
+    """As in a notebook that has put a folder before the others in `sys.path`."""
+    (tmp_path / "kformer").mkdir()
+    (tmp_path / "kformer" / "__init__.py").write_text("raise ImportError('another kformer')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    signature = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    found = check_without_python(exported, signature, numbers_translator, ["one", "six one"], "float32")
+    assert found["identical_alone"] == 1.0
