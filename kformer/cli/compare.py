@@ -87,10 +87,7 @@ def compare(
     parts, symbols = test_pairs(next(iter(found.values())), corpus, test, reading, split)
     if tag:
         parts = _tagged(parts, tag, found.values())
-    if not symbols:
-        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, parts)
-    elif bleu_tokenizer is not None:
-        raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
+    bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, {} if symbols else parts)
     comparison, sizes = compared(searching, [*parts.values()], symbols, limit, bleu_tokenizer, trust)
     console = Console()
     _print_settings(console, searching)

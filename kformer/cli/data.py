@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kformer.cli.options import FileReading, Path, open_file, warnings_told
+from kformer.cli.options import FileReading, Path, open_files, warnings_told
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_corpus import CleaningOptions
-from kformer.data import Cleaning, Pairs, ParallelFiles
+from kformer.data import Cleaning, Pairs
 from kformer.data.cleaning import clean
 from kformer.data.corpus_description import SIDES, describe
 from kformer.data.pairs import SelectedPairs
@@ -71,16 +71,13 @@ def data(
 
 
 def _open(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
-    if len(files) == 1:
-        return open_file(files[0], reading, plain_text)
-    if len(files) > 2 or dataclasses.replace(reading, skip_bad_lines=False) != FileReading() or plain_text:
+    is_bare = dataclasses.replace(reading, skip_bad_lines=False) == FileReading() and not plain_text
+    if len(files) > 2 or (len(files) == 2 and not is_bare):
         raise ValueError(
             "data takes one file of pairs, or two parallel files without --columns, --fields and --plain-text. "
             f"Received: {len(files)} files."
         )
-    pairs = ParallelFiles(*files)
-    pairs.skip_bad_lines = reading.skip_bad_lines
-    return pairs
+    return open_files(files, reading, plain_text)
 
 
 def _tokenizers(model: str | None, source: Path | None, target: Path | None) -> "tuple[Tokenizer, Tokenizer] | None":

@@ -120,10 +120,8 @@ def evaluate(
             f"{', '.join('--' + name.replace('_', '-') for name in names)}."
         )
     check_targets(kind.name, pairs)
-    if kind.scored_by == "translations" and not symbols:
-        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, {"": pairs})
-    elif bleu_tokenizer is not None:
-        raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
+    has_bleu = kind.scored_by == "translations" and not symbols
+    bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, {"": pairs} if has_bleu else {})
     match kind.scored_by:
         case "texts":
             scores = _evaluate_texts(found, decoding, pairs, limit)
@@ -147,14 +145,19 @@ def usable_bleu_tokenizer(name: str | None, parts: Mapping[str, Iterable[Pair]])
 
     Args:
         name: As the user named it; None: not.
-        parts: The pairs of each test set.
+        parts: The pairs of each test set; none: BLEU scores nothing.
 
     Returns:
-        Its name; None: different tokenizers suit different parts, so that each is to be scored by its own.
+        Its name; None: different tokenizers suit different parts, so that each is to be scored by its own, or none is
+        needed.
 
     Raises:
-        ValueError: The tokenizer cannot be used on this machine.
+        ValueError: The tokenizer cannot be used on this machine, or is named where BLEU scores nothing.
     """
+    if not parts:
+        if name is not None:
+            raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
+        return None
     from kformer.evaluation.bleu_tokenizers import bleu_metric, tokenizer_of_parts
 
     if name is not None:

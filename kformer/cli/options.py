@@ -17,7 +17,17 @@ import typer
 from kformer.cli.startup import start_tensorflow
 from kformer.config import BLEU_TOKENIZERS, TASKS, DecodingConfig, task_kind
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
-from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs, read_texts
+from kformer.data import (
+    Corpus,
+    Pairs,
+    ParallelFiles,
+    TextFile,
+    TsvFile,
+    load_corpus,
+    open_pairs,
+    read_parallel,
+    read_texts,
+)
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
 from kformer.data.sources.tmx import INLINE_TAGS
 from kformer.inference.find import search_of
@@ -324,6 +334,22 @@ def open_file(file: Path, reading: FileReading, plain_text: bool = False) -> Pai
     with warnings_told():
         fields = None if reading.fields is None else names_of(reading.fields)
         return open_pairs(file, lines, fields, reading.inline_tags, reading.skip_bad_lines)
+
+
+def open_files(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
+    """The pairs of a file, or of two parallel files; those of pipes are held."""
+    if len(files) == 1:
+        return open_file(files[0], reading, plain_text)
+    if not all(file.is_file() for file in files):
+        if reading.skip_bad_lines:
+            raise ValueError(
+                "--skip-bad-lines takes parallel files from a disk: a pipe is read before its partner is. Received: "
+                f"{' '.join(map(str, files))}. Write them to files."
+            )
+        return read_parallel(*files)
+    pairs = ParallelFiles(*files)
+    pairs.skip_bad_lines = reading.skip_bad_lines
+    return pairs
 
 
 def look_through(pairs: Pairs) -> Pairs:

@@ -18,6 +18,7 @@ from kformer.cli.options import (
     fields_option,
     names_of,
     open_file,
+    open_files,
     read_corpus,
     warnings_told,
 )
@@ -28,11 +29,9 @@ from kformer.data import (
     AlignedFile,
     Corpus,
     Pairs,
-    ParallelFiles,
     PreparedCorpus,
     corpus_from_pairs,
     prepare_corpus,
-    read_parallel,
 )
 from kformer.data.cleaning import DUPLICATES, Cleaning, CleaningReport, clean
 from kformer.data.joined import JoinedFiles
@@ -278,7 +277,7 @@ class CorpusOptions:
         readings = [
             FileReading(*both, self.inline_tags, self.skip_bad_lines) for both in zip(columns, fields, strict=True)
         ]
-        opened = [_opened(files, reading, plain_text) for files, reading in zip(corpora, readings, strict=False)]
+        opened = [open_files(files, reading, plain_text) for files, reading in zip(corpora, readings, strict=False)]
         files = (*alignments, *[""] * (len(opened) - len(alignments)))
         opened = [_aligned(pairs, file) if file else pairs for pairs, file in zip(opened, files, strict=True)]
         if number == 1 and not self.tag:
@@ -383,22 +382,6 @@ def _for_each(values: list[str] | None, number: int) -> list[str | None]:
     """A value for each of so many corpora: one for all, one each, or none; "" is none."""
     given = [value or None for value in values or ()]
     return given * number if len(given) == 1 else given or [None] * number
-
-
-def _opened(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
-    """The pairs of a file, or of two parallel files; those of pipes are held."""
-    if len(files) == 1:
-        return open_file(files[0], reading, plain_text)
-    if not all(file.is_file() for file in files):
-        if reading.skip_bad_lines:
-            raise ValueError(
-                "--skip-bad-lines takes parallel files from a disk: a pipe is read before its partner is. Received: "
-                f"{' '.join(map(str, files))}. Write them to files."
-            )
-        return read_parallel(*files)
-    pairs = ParallelFiles(*files)
-    pairs.skip_bad_lines = reading.skip_bad_lines
-    return pairs
 
 
 def _aligned(pairs: Pairs, file: str) -> AlignedFile:

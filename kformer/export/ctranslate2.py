@@ -129,22 +129,17 @@ class CTranslate2Target(ExportTarget):
         return Trial({**facts, "samples": len(texts), "identical_answers": float(np.mean(same))}, 0.0)
 
 
-def _scores_of_texts(predictor: Any, folder: pathlib.Path, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _scores_of_texts(model: Any, folder: pathlib.Path, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """The log probabilities of texts by a language model and by its export; of long texts, their beginnings."""
     import ctranslate2
 
-    tokenizer, longest = predictor.source_tokenizer, predictor.codec.longest_part - 1
-    begun = tokenizer.begun(tokenizer.tokenize(texts)[:, :longest])
-    rows = [row for row in begun.to_list() if len(row) > 1]
-    names = tokenizer.tokens()
+    tokenizer = model.source_tokenizer
+    shorter = tokenizer.tokenize(texts)[:, : model.codec.longest_part // 2]  # cut between two letters, they may grow
+    texts = [text.decode() for text in tokenizer.detokenize(shorter).numpy()]
+    names, rows = tokenizer.tokens(), tokenizer.begun(tokenizer.tokenize(texts)).to_list()
     engine = ctranslate2.Generator(str(folder), device="cpu")
-    found = [sum(result.log_probs) for result in engine.score_batch([[names[id] for id in row] for row in rows])]
-    inputs = tf.ragged.constant(rows).to_tensor(predictor.config.pad_id)
-    log_probs = tf.nn.log_softmax(predictor.model({"target_in": inputs[:, :-1]}, training=False))
-    given = tf.gather(log_probs, inputs[:, 1:], batch_dims=2)  # (B, T)
-    lengths = tf.constant([len(row) - 1 for row in rows])
-    expected = tf.reduce_sum(tf.where(tf.sequence_mask(lengths, tf.shape(given)[1]), given, 0.0), axis=1)
-    return expected.numpy(), np.array(found)
+    found = engine.score_batch([[names[id] for id in (*row, tokenizer.end_id)] for row in rows])
+    return model.score(texts)["log_probability"], np.array([sum(result.log_probs) for result in found])
 
 
 def _name_tokens(spec: Any, predictor: Predictor) -> None:

@@ -6,22 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kformer.importing.fields import Fields
+from kformer.importing.special_tokens import LISTS_OF_SPECIAL, text_of_token
 
-
-class AddedToken(NamedTuple):
-    """A token that was added.
-
-    Attributes:
-        text: What it is in a text.
-        id: Its id.
-        is_special: Whether it is no part of a text; None: the file does not say.
-    """
-
-    text: str
-    id: int
-    is_special: bool | None
-
-
+# From the fields of a file to the text and id of each token, and whether it is special; None: the file does not say.
 _FILES: Mapping[str, Callable[[Fields], Iterable[tuple[Any, Any, Any]]]] = {
     "added_tokens.json": lambda fields: ((text, number, None) for text, number in fields.items()),
     "tokenizer_config.json": lambda fields: (
@@ -33,60 +20,63 @@ _FILES: Mapping[str, Callable[[Fields], Iterable[tuple[Any, Any, Any]]]] = {
     ),
 }
 _NAMING = ("special_tokens_map.json", "tokenizer_config.json")  # files with fields such as pad_token
-_LISTS = ("additional_special_tokens", "extra_special_tokens")
 
 
-def added_tokens(folder: pathlib.Path) -> list[AddedToken]:
-    """The added tokens of each of the files that may tell them.
+class AddedTokens(NamedTuple):
+    """What the files of a folder tell together.
+
+    Attributes:
+        folder: The folder.
+        ids: The id of each added token.
+        special: The tokens that are no part of texts, whether they were added or not.
+    """
+
+    folder: pathlib.Path
+    ids: dict[str, int]
+    special: set[str]
+
+    def check(self, vocabulary: Collection[str], languages: str = "(?!)") -> None:
+        """Refuses tokens that were added for texts: the tokenizers here have those of the trained vocabulary alone.
+
+        Args:
+            vocabulary: The tokens of the trained vocabulary.
+            languages: A regular expression of the tokens of languages, which are special; by default there are none.
+
+        Raises:
+            ValueError: There are such tokens.
+        """
+        known = {*vocabulary} | self.special
+        more = [text for text in self.ids if text not in known and not re.fullmatch(languages, text)]
+        if more:
+            shown = ", ".join(map(repr, more[:5])) + (", ..." if len(more) > 5 else "")
+            raise ValueError(
+                f"{self.folder} adds tokens to its trained vocabulary, which texts are to have: {shown}. kformer has "
+                "no place for them, so texts would get other ids. Import the model from before they were added."
+            )
+
+
+def read_added_tokens(folder: pathlib.Path) -> AddedTokens:
+    """Reads each of the files that may tell of added tokens.
 
     Raises:
         ValueError: A file is damaged.
     """
-    found: list[AddedToken] = []
+    ids: dict[str, int] = {}
+    special: set[str] = set()
     for name, tokens_of in _FILES.items():
         path = folder / name
         if not path.is_file():
             continue
         try:
-            found += [AddedToken(str(text), int(number), special) for text, number, special in tokens_of(Fields(path))]
+            for text, number, is_special in tokens_of(Fields(path)):
+                ids[str(text)] = int(number)
+                special |= {str(text)} if is_special else set()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not tell the ids of its added tokens: {error!r}. Copy it again.") from error
-    return found
-
-
-def special_texts(folder: pathlib.Path) -> set[str]:
-    """The tokens that a folder calls special, in any of its files."""
-    found = {token.text for token in added_tokens(folder) if token.is_special}
     for path in (folder / name for name in _NAMING):
         for name, value in Fields(path).items() if path.is_file() else ():
             if name.endswith("_token"):
-                found.add(_text(value))
-            elif name in _LISTS and isinstance(value, list):
-                found.update(map(_text, value))
-    return found
-
-
-def check_added_tokens(folder: pathlib.Path, vocabulary: Collection[str], languages: str = "(?!)") -> None:
-    """Refuses tokens that were added for texts: the tokenizers here have those of the trained vocabulary alone.
-
-    Args:
-        folder: Of the model.
-        vocabulary: The tokens of its trained vocabulary.
-        languages: A regular expression of the tokens of languages, which are special; by default there are none.
-
-    Raises:
-        ValueError: There are such tokens, or a file is damaged.
-    """
-    known = {*vocabulary} | special_texts(folder)
-    ordinary = (token.text for token in added_tokens(folder) if not re.fullmatch(languages, token.text))
-    more = list(dict.fromkeys(text for text in ordinary if text not in known))
-    if more:
-        shown = ", ".join(map(repr, more[:5])) + (", ..." if len(more) > 5 else "")
-        raise ValueError(
-            f"{folder} adds tokens to its trained vocabulary, which texts are to have: {shown}. kformer has no place "
-            "for them, so texts would get other ids. Import the model from before they were added."
-        )
-
-
-def _text(token: Any) -> str:
-    return str(token.get("content") if isinstance(token, dict) else token)
+                special.add(text_of_token(value))
+            elif name in LISTS_OF_SPECIAL and isinstance(value, list):
+                special.update(map(text_of_token, value))
+    return AddedTokens(folder, ids, special)

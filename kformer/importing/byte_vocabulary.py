@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kformer.importing.added_tokens import added_tokens, check_added_tokens, special_texts
+from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.fields import Fields
 from kformer.importing.pieces import read_lines
 from kformer.tokenizers import ByteBPETokenizer
@@ -53,9 +53,9 @@ def read_byte_vocabulary(folder: pathlib.Path, vocab_size: int, special: Collect
         ValueError: A file is damaged, or describes another tokenizer; or another token has an id beyond the size.
     """
     tokens, merges = _read_files(folder) if (folder / "vocab.json").is_file() else _read_json(folder)
-    check_added_tokens(folder, tokens)
-    tokens = {token.text: token.id for token in added_tokens(folder)} | tokens
-    special = {*special, *special_texts(folder)}
+    added = read_added_tokens(folder)
+    added.check(tokens)
+    tokens, special = added.ids | tokens, {*special, *added.special}
     pieces = [""] * vocab_size
     for piece, number in tokens.items():
         if isinstance(number, int) and 0 <= number < vocab_size:

@@ -5,15 +5,16 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kformer.importing.added_tokens import added_tokens
+from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.fields import Fields
 from kformer.importing.formats import IMPORT_FORMATS, ImportFormat
+from kformer.importing.special_tokens import LISTS_OF_SPECIAL, text_of_token
 from kformer.wording import did_you_mean
 
 # Files that list a tokenizer's special tokens, each with the fields that may do so.
 _LISTS = {
-    "tokenizer_config.json": ("extra_special_tokens", "additional_special_tokens"),
-    "special_tokens_map.json": ("additional_special_tokens", "extra_special_tokens"),
+    "tokenizer_config.json": LISTS_OF_SPECIAL,
+    "special_tokens_map.json": LISTS_OF_SPECIAL[::-1],
     "tokenizer.json": ("added_tokens",),
 }
 
@@ -63,9 +64,9 @@ def read_languages(folder: pathlib.Path, form: str, first: int) -> dict[str, int
         ValueError: No file lists them, or one is damaged.
     """
     given = {
-        language[1]: token.id
-        for token in added_tokens(folder)
-        if (language := re.fullmatch(form, token.text)) is not None
+        language[1]: number
+        for token, number in read_added_tokens(folder).ids.items()
+        if (language := re.fullmatch(form, token)) is not None
     }
     others = [code for code in _listed(folder, form) if code not in given]
     found = {code: first + number for number, code in enumerate(others)} | given
@@ -80,8 +81,7 @@ def _listed(folder: pathlib.Path, form: str) -> list[str]:
         fields = Fields(folder / name) if (folder / name).is_file() else None
         for entry in lists:
             tokens = [] if fields is None else fields.get(entry, [])
-            texts = [str(token.get("content") if isinstance(token, dict) else token) for token in tokens]
-            if codes := [found[1] for text in texts if (found := re.fullmatch(form, text))]:
+            if codes := [found[1] for token in tokens if (found := re.fullmatch(form, text_of_token(token)))]:
                 return list(dict.fromkeys(codes))
     return []
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kformer.config import TransformerConfig
-from kformer.importing.added_tokens import check_added_tokens
+from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.decoder_only import embeddings
 from kformer.importing.fields import Fields
@@ -141,7 +141,7 @@ def _tokenizer(folder: pathlib.Path, fields: Fields) -> LlamaTokenizer:
             "The files are of different models."
         )
     pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
-    check_added_tokens(folder, pieces)
+    read_added_tokens(folder).check(pieces)
     pieces += [""] * (vocab_size - len(pieces))
     end_id, unknown_id = fields.id("eos_token_id", 2), processor.unk_id()
     pad_id = fields.get("pad_token_id", -1)

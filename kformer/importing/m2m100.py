@@ -2,7 +2,7 @@
 
 import pathlib
 
-from kformer.importing.added_tokens import check_added_tokens
+from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.bart_family import read_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
@@ -51,7 +51,7 @@ def _vocabulary(folder: pathlib.Path, vocab_size: int) -> Vocabulary:
             Fields(folder / "tokenizer_config.json").expect("legacy_behaviour", False, default=False)
         return fairseq_vocabulary(model_bytes, folder, _NLLB_CODE, vocab_size)
     pieces = read_pieces(folder / "vocab.json", vocab_size)
-    check_added_tokens(folder, pieces, _M2M100_CODE)
+    read_added_tokens(folder).check(pieces, _M2M100_CODE)
     warn_of_cleaning(folder)
     first = sum(1 for piece in pieces if piece)
     return Vocabulary(model_bytes, pieces, read_languages(folder, _M2M100_CODE, first))

@@ -6,7 +6,7 @@ Where their weights lie is in `bart_weights`; what config.json says of BART and 
 import pathlib
 
 from kformer.config import TransformerConfig
-from kformer.importing.added_tokens import check_added_tokens
+from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.bart_family import read_transformer
 from kformer.importing.bart_weights import UNUSED, find_weights
 from kformer.importing.checkpoint import open_checkpoint
@@ -42,7 +42,7 @@ def _tokenizers(folder: pathlib.Path, transformer: TransformerConfig) -> tuple[T
     source = _tokenizer(folder / "source.spm", folder / "vocab.json", transformer, transformer.source_vocab_size, True)
     vocabulary = target_file if target_file.is_file() else folder / "vocab.json"
     target = _tokenizer(folder / "target.spm", vocabulary, transformer, transformer.target_vocab_size, False)
-    check_added_tokens(folder, [*source.pieces, *target.pieces])
+    read_added_tokens(folder).check([*source.pieces, *target.pieces])
     warn_of_cleaning(folder)
     return source, target
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kformer.config import TransformerConfig
-from kformer.importing.added_tokens import check_added_tokens
+from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.bart_weights import UNUSED, find_weights
 from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
@@ -55,7 +55,7 @@ def fairseq_vocabulary(model_bytes: bytes, folder: pathlib.Path, form: str, voca
         ValueError: The model is of another kind, or has too many pieces; or no file lists the languages.
     """
     pieces, first = fairseq_pieces(model_bytes, vocab_size)
-    check_added_tokens(folder, pieces, form)
+    read_added_tokens(folder).check(pieces, form)
     warn_of_cleaning(folder)
     return Vocabulary(model_bytes, pieces, read_languages(folder, form, first))
 

@@ -1,8 +1,16 @@
 """The special tokens that a tokenizer_config.json names."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from kformer.importing.fields import Fields
+
+LISTS_OF_SPECIAL = ("extra_special_tokens", "additional_special_tokens")  # fields of the newer and the older files
+
+
+def text_of_token(given: Any) -> str:
+    """The text of a token, which files give as it is or as one of several fields."""
+    return str(given.get("content") if isinstance(given, dict) else given)
 
 
 def special_id(options: Fields, name: str, default: str, pieces: Sequence[str]) -> int:
@@ -17,8 +25,7 @@ def special_id(options: Fields, name: str, default: str, pieces: Sequence[str]) 
     Raises:
         ValueError: The vocabulary has no such token.
     """
-    given = options.get(name, default)
-    piece = given.get("content") if isinstance(given, dict) else given
+    piece = text_of_token(options.get(name, default))
     if piece not in pieces:
         raise ValueError(f"The vocabulary has no piece {piece!r}, the {name} of {options.path}. Copy the whole folder.")
     return pieces.index(piece)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kformer.config import TransformerConfig
-from kformer.importing.added_tokens import check_added_tokens
+from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
@@ -129,7 +129,7 @@ def _tokenizer(folder: pathlib.Path, transformer: TransformerConfig) -> PieceVoc
     model_bytes = read_model_file(path)
     processor = read_model(model_bytes)
     pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
-    check_added_tokens(folder, pieces)
+    read_added_tokens(folder).check(pieces)
     warn_of_cleaning(folder)
     more = transformer.source_vocab_size - len(pieces)
     if more < 0:

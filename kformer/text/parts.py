@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths
-from kformer.tokenizers.ragged import numbers, row_ids, with_lengths
+from kformer.tokenizers.ragged import numbers, places, row_ids, with_lengths
 from kformer.tokenizers.text_ops import BEGINS_SPACED, ENDS_SPACED, INVISIBLE, WHITESPACE, replace_invalid
 
 # A byte that valid UTF-8 never contains. It marks both ends of the white space between two parts.
@@ -165,15 +165,10 @@ def _split(marked: tf.Tensor) -> Pieces:
     """The pieces of texts of the form: piece, mark, gap, mark, piece, ..."""
     both = tf.raw_ops.StringSplitV2(input=marked, sep=_MARK)
     owner, place = tf.unstack(tf.cast(both.indices, tf.int32), axis=1)
-    at = _places(place % 2 == 0)  # of the pieces; a gap stands between two of them
+    at = places(place % 2 == 0)  # of the pieces; a gap stands between two of them
     first = tf.gather(place, at) == 0
     gap = tf.where(first, "", tf.gather(both.values, tf.maximum(at - 1, 0)))
     return Pieces(tf.gather(both.values, at), tf.gather(owner, at), gap, first)
-
-
-def _places(mask: tf.Tensor) -> tf.Tensor:
-    """Where `mask` (P,) is true, int64, in rising order."""
-    return tf.squeeze(tf.where(mask), 1)
 
 
 def differs_from_last(values: tf.Tensor) -> tf.Tensor:
@@ -217,12 +212,12 @@ def _grouped(words: Pieces, ids: tf.RaggedTensor, size: int) -> Pieces:
     """Joins words of a sentence into groups. A group has at most `size` tokens, plus the tokens of one more word."""
     counts = tf.cast(ids.row_lengths(), tf.int32)
     sentence = tf.cumsum(tf.cast(words.first, tf.int32)) - 1  # (P,)
-    begins = tf.gather(_places(words.first), sentence)  # the first word of each word's sentence
+    begins = tf.gather(places(words.first), sentence)  # the first word of each word's sentence
     before = tf.gather(tf.cumsum(counts, exclusive=True), begins)  # tokens of all sentences before
     group = (tf.cumsum(counts) - before - 1) // max(1, size)
     first = words.first | differs_from_last(group)
     number = tf.cumsum(tf.cast(first, tf.int32)) - 1
-    at = _places(first)
+    at = places(first)
     texts = tf.strings.unsorted_segment_join(tf.where(first, "", words.gap) + words.texts, number, tf.size(at))
     return Pieces(texts, *(tf.gather(values, at) for values in (words.owner, words.gap, words.first)))
 

@@ -54,6 +54,11 @@ def split(texts: tf.Tensor, separator: bytes = b"") -> tf.RaggedTensor:
     return in_rows(pieces.values, pieces.indices[:, 0], tf.size(texts))
 
 
+def places(mask: tf.Tensor) -> tf.Tensor:
+    """Where `mask` (N,) is true, int64, in rising order."""
+    return tf.squeeze(tf.where(mask), 1)
+
+
 def where_true(values: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
     """(B, T) to (B, None): in each row, the values for which `mask` (B, T) is true."""
     return with_lengths(tf.gather_nd(values, tf.where(mask)), tf.math.count_nonzero(mask, axis=1))
@@ -62,7 +67,7 @@ def where_true(values: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
 def kept(ragged: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:
     """The values for which `mask` (N,) is true, in the same rows."""
     sums = tf.concat([[0], tf.cumsum(tf.cast(mask, tf.int64))], axis=0)
-    values = tf.gather(ragged.values, tf.squeeze(tf.where(mask), 1))
+    values = tf.gather(ragged.values, places(mask))
     return tf.RaggedTensor.from_row_splits(values, tf.gather(sums, ragged.row_splits), validate=False)
 
 
