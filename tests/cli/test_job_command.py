@@ -126,8 +126,10 @@ def test_columns_can_be_read_again(numbers_export, tmp_path):
     assert all(float(row[1]) < 0 for row in rows)
 
 
-@pytest.mark.parametrize(("what", "texts"), [("drop", ["one two", "six"]), ("keep", ["one <b>two</b>", "six"])])
-@pytest.mark.parametrize("output", ["plain", "job/"])
+@pytest.mark.parametrize(
+    ("what", "texts", "output"),
+    [("drop", ["one two", "six"], "job/"), ("keep", ["one <b>two</b>", "six"], "plain")],
+)
 def test_inline_tags_of_a_memory_are_read_as_asked(what, texts, output, numbers_export, tmp_path):
     tagged = 'one <bpt i="1">&lt;b&gt;</bpt>two<ept i="1">&lt;/b&gt;</ept>'
     units = "".join(

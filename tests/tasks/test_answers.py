@@ -557,6 +557,17 @@ class TestCommands:
 
     @pytest.mark.slow
     @pytest.mark.in_ci
+    def test_score_finds_a_usual_text_more_probable(self, capsys, tmp_path, run_of):
+        usual, strange = "two six one", "two six tree"
+        scored = self.run(capsys, tmp_path, "score", run_of("language-model"), [usual, strange], "--format", "tsv")
+        (of_usual, tokens), (of_strange, others) = (map(float, line.split("\t")) for line in scored)
+        assert of_usual / tokens > of_strange / others + 1
+        right = LanguageModel.from_run(run_of("language-model")).score([usual, strange])
+        assert [of_usual, of_strange] == pytest.approx(right["log_probability"], abs=2e-3)
+        assert [tokens, others] == [*right["tokens"]]
+
+    @pytest.mark.slow
+    @pytest.mark.in_ci
     def test_batches_of_a_file_draw_for_themselves(self, capsys, tmp_path, run_of):
         arguments = ("generate", run_of("language-model"), ["one"] * 128, "--temperature", "1", "--max-length", "6")
         first, again = (self.run(capsys, tmp_path, *arguments) for _ in range(2))

@@ -53,7 +53,9 @@ def made(weights, **changes):
     return Translator(model, config, SOURCE, TARGET, SEARCH.replace(**changes))
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["greedy", "beam"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(1, id="greedy", marks=pytest.mark.slow), pytest.param(3, id="beam")]
+)
 def beam_size(request):
     return request.param
 
@@ -255,8 +257,7 @@ def test_formats_whose_translations_all_begin_alike_refuse_the_model(tmp_path, t
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
-@pytest.mark.parametrize("variant", ["portable", "xla"])
+@pytest.mark.parametrize("variant", [pytest.param("portable", marks=pytest.mark.in_ci), "xla"])
 def test_an_export_begins_so(tmp_path, weights, variant):
     tagged = made(weights, tags="<2es> <2en>", tags_before="target")
     texts = ["<2en> one two", "three", "<2en> one\n<2es> two"]

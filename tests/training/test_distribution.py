@@ -436,8 +436,8 @@ MIRRORED = """
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("accumulation", [1, pytest.param(3, marks=pytest.mark.in_ci)])
+@pytest.mark.slow  # in CI, those of test_optimizers.py stand for it
+@pytest.mark.parametrize("accumulation", [1, 3])
 def test_two_devices_of_tensorflow_learn_what_one_learns(tmp_path, accumulation):
     command = [sys.executable, "-c", textwrap.dedent(MIRRORED), tmp_path, str(accumulation)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests", *sys.path]), "KERAS_BACKEND": "tensorflow"}
