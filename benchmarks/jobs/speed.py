@@ -11,10 +11,14 @@ one worker with all threads, and smaller and larger batches. It reads and writes
 are those of the search alone: the seconds that kformer's tokenizers need for the same lines are told apart, and not
 added.
 
+The lines of a job are compared with those of the one `kformer translate`: their batches differ, and so the last digits
+of scores, which may decide between two answers that are equally good.
+
 "Memory" is the largest sum of the pages that the process and its children have for themselves, in GB.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -28,7 +32,8 @@ from typing import NamedTuple
 from benchmarks.training.large_corpus import memory_of
 from kformer.wording import count
 
-BATCHES = (32, 128)  # sentences, of CTranslate2
+SYSTEMS = ("job", "kformer translate", "CTranslate2")
+ROOT = pathlib.Path(__file__).parents[2]
 CORPORA = {"cmudict": "cmudict", "bible-en-es": "bible-en-es"}
 CTRANSLATE2 = """
 import json, sys, ctranslate2
@@ -57,6 +62,9 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--precisions", nargs="+", default=["float32", "int8"])
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
+    parser.add_argument("--workers", type=int, nargs="+", help="of CTranslate2: one, and one for each core")
+    parser.add_argument("--batches", type=int, nargs="+", default=[32, 128], help="sentences, of CTranslate2")
     parser.add_argument("--output", type=pathlib.Path, required=True, help="a JSON file of the results")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -69,16 +77,21 @@ def measure(folder: pathlib.Path, arguments: argparse.Namespace) -> dict[str, ob
     tokenizing = prepare(folder, arguments.preset, arguments.lines, arguments.precisions)
     cores = len(os.sched_getaffinity(0))
     print(f"{arguments.lines:,} lines, {cores} cores; tokenizing them takes {tokenizing:.1f} s of one core", flush=True)
+    settings = list(itertools.product(arguments.workers or (cores, 1), arguments.batches))
     found: dict[str, list[Cost]] = {}
     for turn in range(arguments.rounds):
         for precision in arguments.precisions:
-            for name, command in commands(folder, precision, cores, turn).items():
+            for name, command in commands(folder, precision, settings, turn).items():
+                if not name.startswith(tuple(arguments.systems)):
+                    continue
                 cost = watched(command)
                 found.setdefault(f"{name}, {precision}", []).append(cost)
                 print(
                     f"{name}, {precision}: {arguments.lines / cost.seconds:,.0f} lines/s, {cost.memory:.2f} GB",
                     flush=True,
                 )
+            if {"job", "kformer translate"} <= {*arguments.systems}:
+                print(compared(folder, precision, turn), flush=True)
     best = {name: min(costs) for name, costs in found.items()}
     return {
         "lines": arguments.lines,
@@ -91,8 +104,6 @@ def measure(folder: pathlib.Path, arguments: argparse.Namespace) -> dict[str, ob
 
 def prepare(folder: pathlib.Path, preset: str, number: int, precisions: list[str]) -> float:
     """Writes the lines, the models and the files of tokens; the seconds that tokenizing takes."""
-    import itertools
-
     import kformer
     from kformer.data import load_corpus
 
@@ -120,8 +131,9 @@ def prepare(folder: pathlib.Path, preset: str, number: int, precisions: list[str
     return time.perf_counter() - began
 
 
-def commands(folder: pathlib.Path, precision: str, cores: int, turn: int) -> dict[str, list[str]]:
-    """What is timed."""
+def commands(folder: pathlib.Path, precision: str, settings: list[tuple[int, int]], turn: int) -> dict[str, list[str]]:
+    """What is timed; `settings` are workers and batches of CTranslate2."""
+    cores = len(os.sched_getaffinity(0))
     translate = [
         sys.executable,
         "-m",
@@ -142,26 +154,45 @@ def commands(folder: pathlib.Path, precision: str, cores: int, turn: int) -> dic
         settings = given | {"workers": workers, "threads": cores // workers, "batch": batch}
         return [sys.executable, "-c", CTRANSLATE2, json.dumps(settings)]
 
-    job = str(folder / f"job-{precision}-{turn}") + "/"
     return {
-        f"job, {cores} processes": [*translate, "--output", job],
+        f"job, {cores} processes": [*translate, "--output", f"{job_folder(folder, precision, turn)}/"],
         "kformer translate": [*translate, "--output", str(folder / "plain.txt")],
         **{
             f"CTranslate2, {count(workers, 'worker')}, batches of {batch}": ctranslate2(workers, batch)
-            for workers in (cores, 1)
-            for batch in BATCHES
+            for workers, batch in settings
         },
     }
 
 
-def watched(command: list[str]) -> Cost:
-    """Runs a command to its end.
+def job_folder(folder: pathlib.Path, precision: str, turn: int) -> pathlib.Path:
+    return folder / f"job-{precision}-{turn}"
+
+
+def compared(folder: pathlib.Path, precision: str, turn: int) -> str:
+    """How many lines of the job and of one `kformer translate` are equal.
+
+    Raises:
+        SystemExit: They have not as many lines as were given.
+    """
+    parts = sorted(job_folder(folder, precision, turn).glob("part-*.txt"))
+    job = [line for part in parts for line in part.read_text(encoding="utf-8").split("\n")[:-1]]
+    plain = (folder / "plain.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    given = (folder / "lines.txt").read_text(encoding="utf-8").count("\n")
+    if not len(job) == len(plain) == given:
+        raise SystemExit(f"{given:,} lines were given, the job has {len(job):,}, `kformer translate` {len(plain):,}")
+    equal = sum(one == other for one, other in zip(job, plain, strict=True))
+    return f"{precision}: {equal:,} of {given:,} lines of the job equal those of one `kformer translate`"
+
+
+def watched(command: list[str], folder: pathlib.Path | None = None, variables: dict[str, str] | None = None) -> Cost:
+    """Runs a command to its end, in a folder and with further variables of the environment.
 
     Raises:
         SystemExit: It failed.
     """
     began = time.perf_counter()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(variables or {})}
+    process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     largest, ended = [0.0], threading.Event()
 
     def look() -> None:

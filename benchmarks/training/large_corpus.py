@@ -141,7 +141,7 @@ def memory_of(process: int) -> Memory:
     try:
         lines = (line.split() for line in (folder / "smaps_rollup").read_text().splitlines()[1:])
         kilobytes = {words[0]: int(words[1]) for words in lines}
-        children = (folder / "task" / str(process) / "children").read_text().split()
+        children = [child for file in folder.glob("task/*/children") for child in file.read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return Memory(0, 0)
     own, whole = kilobytes["Pss_Anon:"], kilobytes["Pss:"]
