@@ -170,6 +170,14 @@ def numbers_plain_export(made_once, numbers_translator):
 
 
 @pytest.fixture(scope="session")
+def plain_export_folder(numbers_plain_export, tmp_path_factory):
+    """That export for servers."""
+    from servers import without_warm_up
+
+    return without_warm_up(numbers_plain_export, tmp_path_factory.mktemp("plain") / "numbers")
+
+
+@pytest.fixture(scope="session")
 def numbers_int8_export(made_once, numbers_translator):
     """The base folder of an export of that model in int8."""
     from kformer.export.saved_model import export_saved_model

@@ -100,7 +100,9 @@ def tagged(numbers_run, other, tmp_path_factory):
         folder = tmp_path_factory.mktemp("tagged") / model.name
         shutil.copytree(model, folder)
         run_folder = RunFolder(folder)
-        run_folder.write_config(run_folder.decoding_file, run_folder.decoding_config().replace(tags="six five"))
+        run_folder.write_config(
+            run_folder.decoding_file, run_folder.decoding_config().replace(tags="six five", beam_size=1)
+        )
         folders.append(folder)
     return folders
 

@@ -113,11 +113,11 @@ def test_options_of_a_job_are_refused_without_one(tmp_path):
         assert "--processes and --batch-seconds are for a job. Name its folder by --output FOLDER/" in told
 
 
-def test_columns_can_be_read_again(numbers_export, tmp_path):
+def test_columns_can_be_read_again(numbers_plain_export, tmp_path):
     table = tmp_path / "table.tsv"
     table.write_text("text\tid\none two\ta b\nsix\tc\n")
     run(
-        *("translate", numbers_export, "--input", table, "--fields", "text", "--keep", "id", "--format", "tsv"),
+        *("translate", numbers_plain_export, "--input", table, "--fields", "text", "--keep", "id", "--format", "tsv"),
         *("--output", f"{tmp_path}/job/"),
     )
     with (tmp_path / "job" / "part-000000000.tsv").open() as file:
@@ -130,7 +130,7 @@ def test_columns_can_be_read_again(numbers_export, tmp_path):
     ("what", "texts", "output"),
     [("drop", ["one two", "six"], "job/"), ("keep", ["one <b>two</b>", "six"], "plain")],
 )
-def test_inline_tags_of_a_memory_are_read_as_asked(what, texts, output, numbers_export, tmp_path):
+def test_inline_tags_of_a_memory_are_read_as_asked(what, texts, output, numbers_plain_export, tmp_path):
     tagged = 'one <bpt i="1">&lt;b&gt;</bpt>two<ept i="1">&lt;/b&gt;</ept>'
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{text}</seg></tuv><tuv xml:lang="es"><seg>x</seg></tuv></tu>'
@@ -139,27 +139,27 @@ def test_inline_tags_of_a_memory_are_read_as_asked(what, texts, output, numbers_
     memory = tmp_path / "memory.tmx"
     memory.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
     options = ["--input", memory, "--output", f"{tmp_path}/{output}", "--inline-tags", what, "--format", "jsonl"]
-    run("translate", numbers_export, *options)
+    run("translate", numbers_plain_export, *options)
     written = (tmp_path / "plain").read_text() if output == "plain" else answers(tmp_path / "job")
     assert [json.loads(line)["text"] for line in written.splitlines()] == texts
 
 
-def test_hostile_lines_do_not_hold_up_the_others(numbers_export, tmp_path):
+def test_hostile_lines_do_not_hold_up_the_others(numbers_plain_export, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text(f"one\n{'A' * 40_000}\n{'.' * 2_000}\ndata:image/png;base64,{'iVBORw0KGgo' * 900}\ntwo\n")
-    run("translate", numbers_export, "--input", lines, "--output", tmp_path / "plain", "--on-error", "source")
-    run("translate", numbers_export, "--input", lines, "--output", f"{tmp_path}/job/", "--on-error", "source")
+    run("translate", numbers_plain_export, "--input", lines, "--output", tmp_path / "plain", "--on-error", "source")
+    run("translate", numbers_plain_export, "--input", lines, "--output", f"{tmp_path}/job/", "--on-error", "source")
     found = (tmp_path / "plain").read_text().splitlines()
     assert answers(tmp_path / "job").splitlines() == found
     assert (found[0], found[4]) == ("uno", "dos")
     assert found[1:4] == lines.read_text().splitlines()[1:4]
 
 
-def test_lines_without_an_answer_are_told(numbers_export, tmp_path):
+def test_lines_without_an_answer_are_told(numbers_plain_export, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text(f"one\n{'.' * 2_000}\n")
     for output in ("plain", "job/"):
-        found = _kformer("translate", numbers_export, "--input", lines, "--output", f"{tmp_path}/{output}")
+        found = _kformer("translate", numbers_plain_export, "--input", lines, "--output", f"{tmp_path}/{output}")
         assert found.returncode == 0, found.stderr
         assert "warning: 1 line has no answer: an empty one stands in its place. The first is line 2" in found.stderr
         assert "a word of 2,000 characters, where the longest may have 1,000. --on-error says" in found.stderr
@@ -201,11 +201,21 @@ def test_options_that_do_not_go_together_are_refused(options, told, numbers_run,
 
 @pytest.mark.slow
 @pytest.mark.in_ci
-def test_any_process_may_be_killed_at_any_time(numbers_export, tmp_path):
+def test_any_process_may_be_killed_at_any_time(numbers_plain_export, tmp_path):
     lines = tmp_path / "lines.txt"
     texts = [" ".join(WORDS[: number % 4 + 1]) + f" {WORDS[number % 6]}" for number in range(2000)]
     lines.write_text("".join(f"{text}\n" for text in texts))
-    command = ["translate", numbers_export, "--input", lines, "--lines-per-part", 40, "--processes", 2, "--output"]
+    command = [
+        "translate",
+        numbers_plain_export,
+        "--input",
+        lines,
+        "--lines-per-part",
+        40,
+        "--processes",
+        2,
+        "--output",
+    ]
     run(*command, f"{tmp_path}/whole/")
     moments = random.Random(7)
     kills = 0
@@ -228,9 +238,9 @@ def test_any_process_may_be_killed_at_any_time(numbers_export, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.in_ci
-def test_a_pool_of_servers_survives_one_that_dies(numbers_export, cold_export_folder, lines, tmp_path):
-    run("translate", numbers_export, "--input", lines, "--output", tmp_path / "plain")
-    settings = ServerSettings([ModelSettings("numbers", cold_export_folder)], rest_port=0, grpc_port=0)
+def test_a_pool_of_servers_survives_one_that_dies(numbers_plain_export, plain_export_folder, lines, tmp_path):
+    run("translate", numbers_plain_export, "--input", lines, "--output", tmp_path / "plain")
+    settings = ServerSettings([ModelSettings("numbers", plain_export_folder)], rest_port=0, grpc_port=0)
     with running(settings) as lasting:
         with running(settings) as dying:
             urls = ",".join(f"{server.url}/v1/models/numbers" for server in (lasting, dying))

@@ -79,9 +79,9 @@ def test_the_end_of_a_name_says_the_kind_of_file(tmp_path, monkeypatch):
 def test_attention_of_a_run_in_every_style(numbers_run, drawn, tmp_path):
     common = (numbers_run, "--text", "one two", "--output", tmp_path / "a.png")
     plot("attention", *common, "--translation", "uno", "--kind", "decoder", "--layer", 0, "--head", 1)
-    plot("attention", *common, "--style", "heads", "--kind", "encoder")
+    plot("attention", *common, "--style", "heads", "--kind", "encoder", "--translation", "dos uno")
     plot("attention", *common, "--style", "links", "--query", "dos", "--layer", 0)
-    plot("attention", *common, "--style", "alignment", "--layer", 0)
+    plot("attention", *common, "--style", "alignment", "--layer", 0, "--translation", "dos uno")
     names, arguments, _ = zip(*drawn, strict=True)
     assert names == ("plot_attention", "plot_attention_heads", "plot_attention_links", "plot_alignment")
     maps = [one[0] for one in arguments]

@@ -11,6 +11,7 @@ from commands import refused, run
 
 pytestmark = pytest.mark.tensorflow_only
 
+SMALL = ["--num-encoder-layers", 1, "--num-decoder-layers", 1]
 SETTINGS = ["--size", "tiny", "--tokenizer", "words", "--vocab-size", 60, "--max-length", 9]
 
 
@@ -40,7 +41,7 @@ def test_training_begins_and_goes_on_without_the_texts(tmp_path, file, unread):
     assert [*(tmp_path / "cache").glob("ids-*/shards.json")]
     unread()
     with toy.untraced():
-        begun = run("train", *corpus, *SETTINGS, "--max-steps", 2, "--output", tmp_path / "run")
+        begun = run("train", *corpus, *SETTINGS, *SMALL, "--max-steps", 2, "--output", tmp_path / "run")
         assert f"{file} train: 1,327 pairs kept" in begun
         run("train", *corpus, "--max-steps", 3, "--output", tmp_path / "run", "--resume")
 
@@ -166,7 +167,7 @@ SUBWORDS = ["--size", "tiny", "--vocab-size", 330, "--max-length", 64, "--max-st
 
 def test_each_corpus_has_its_file_its_columns_and_its_tag(tmp_path, both):
     with toy.untraced():
-        said = run("train", *both, *SUBWORDS, "--corpus-weights", "1 3", "--output", tmp_path / "run")
+        said = run("train", *both, *SUBWORDS, *SMALL, "--corpus-weights", "1 3", "--output", tmp_path / "run")
     assert "dev.tsv valid: 4 pairs kept" in said
     assert "over each corpus: <2es> numbers 1, <2en> numbers 3" in said
     samples = (tmp_path / "run" / "samples.json").read_text()
@@ -219,7 +220,7 @@ def test_files_of_several_forms_are_one_corpus(tmp_path, file):
     valid += ["--valid-source", tmp_path / "dev.en", "--valid-target", tmp_path / "dev.es"]
     tags = ["--tag", "<a>", "--tag", "<b>", "--tag", "<c>"]
     with toy.untraced():
-        said = run("train", *files, *valid, *tags, *SUBWORDS, "--output", tmp_path / "run")
+        said = run("train", *files, *valid, *tags, *SUBWORDS, *SMALL, "--output", tmp_path / "run")
     assert "train: 61 pairs kept" in said
     assert "valid: 15 pairs kept" in said
     samples = (tmp_path / "run" / "samples.json").read_text()
@@ -260,7 +261,7 @@ def test_synthetic_pairs_have_a_tag_and_no_file_of_validation(tmp_path, file):
     dev.write_text("one two\tdos uno\ntwo three\ttres dos\n")
     files = ["--train", file, "--train", made, "--tag", "", "--tag", "<bt>", "--cache", tmp_path / "cache"]
     with toy.untraced():
-        run("train", *files, "--valid", dev, *SUBWORDS, "--output", tmp_path / "run")
+        run("train", *files, "--valid", dev, *SUBWORDS, *SMALL, "--output", tmp_path / "run")
     search = json.loads((tmp_path / "run" / "decoding.json").read_text())
     assert (search["tags"], search["untagged"]) == ("<bt>", True)
     assert "<bt>" not in (tmp_path / "run" / "samples.json").read_text()
@@ -290,7 +291,7 @@ def test_pipes_are_not_joined(tmp_path, file):
 
 def test_lines_are_translated_with_a_tag_that_the_model_knows(tmp_path, both):
     with toy.untraced():
-        run("train", *both, *SUBWORDS, "--output", tmp_path / "run")
+        run("train", *both, *SUBWORDS, *SMALL, "--output", tmp_path / "run")
     (tmp_path / "lines").write_text("one two\n\nthree\n")
     (tmp_path / "tagged").write_text("<2en> one two\n\n<2en> three\n")
     translate = ["translate", tmp_path / "run", "--beam-size", 1]

@@ -142,7 +142,7 @@ def test_every_command_that_prints_a_name_prints_any(numbers_run, tmp_path):
     commands = [
         ["average", str(numbers_run), mean],
         ["pack", str(numbers_run), packed],
-        ["export", packed, export],
+        ["export", packed, export, "--beam-size", "1"],
         ["lint", export],
         ["plot", "run", str(numbers_run), str(other), "--output", picture],
         ["evaluate", export, "--corpus", "bible-en-es", "--limit", "2"],

@@ -65,10 +65,10 @@ def test_columns_have_the_number_of_tokens(output, numbers_export, file, expecte
     check([line.split("\t") for line in written.read_text().splitlines()], expected)
 
 
-def test_json_lines_have_source_and_translation_and_the_kept_field(numbers_export, expected, tmp_path):
+def test_json_lines_have_source_and_translation_and_the_kept_field(numbers_run, expected, tmp_path):
     (tmp_path / "in.csv").write_text("id,es,en\n7,dos uno,one two\n8,uno dos,one two\n9,,\n")
     options = ["--fields", "en,es", "--keep", "id", "--format", "jsonl"]
-    run("score", numbers_export, "--input", tmp_path / "in.csv", "--output", tmp_path / "out", *options)
+    run("score", numbers_run, "--input", tmp_path / "in.csv", "--output", tmp_path / "out", *options)
     found = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     assert found[0].pop("log_probability") == pytest.approx(expected[0][0], abs=2e-3)
     tokens = int(expected[1][0])
@@ -77,9 +77,9 @@ def test_json_lines_have_source_and_translation_and_the_kept_field(numbers_expor
     assert found[2] == {**{"line": 2, "text": "", "translation": "", "log_probability": None, "tokens": 0, "kept": "9"}}
 
 
-def test_tables_need_no_names_where_the_fields_are_source_and_target(numbers_export, expected, tmp_path):
+def test_tables_need_no_names_where_the_fields_are_source_and_target(numbers_run, expected, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"source": "one two", "target": "dos uno"}\n')
-    run("score", numbers_export, "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out")
+    run("score", numbers_run, "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out")
     assert float((tmp_path / "out").read_text()) == pytest.approx(expected[0][0], abs=2e-3)
 
 
@@ -95,35 +95,35 @@ def test_a_server_gives_the_same(protocol, cold_export_folder, file, expected, t
         check([line.split("\t") for line in written.read_text().splitlines()], expected)
 
 
-def test_lines_that_are_no_pairs_have_no_score_and_stop_nothing(numbers_export, tmp_path, capfd):
+def test_lines_that_are_no_pairs_have_no_score_and_stop_nothing(numbers_run, tmp_path, capfd):
     lines = tmp_path / "in"
     bad = "one two three four five six\tone\ttwo\n"  # longer than the others: a batch of it would come first
     lines.write_text("one\tuno\n" + bad * 200 + "one\nsix\tseis\n")
-    run("score", numbers_export, "--input", lines, "--output", tmp_path / "out")
+    run("score", numbers_run, "--input", lines, "--output", tmp_path / "out")
     found = (tmp_path / "out").read_text().splitlines()
     assert float(found[0]) < 0
     assert float(found[-1]) < 0
     assert [*{*found[1:-1]}] == [""]
-    run("score", numbers_export, "--input", lines, "--output", f"{tmp_path}/job/", "--format", "jsonl")
+    run("score", numbers_run, "--input", lines, "--output", f"{tmp_path}/job/", "--format", "jsonl")
     rows = [json.loads(line) for line in (tmp_path / "job" / "part-000000000.jsonl").read_text().splitlines()]
     assert (rows[201]["text"], rows[201]["log_probability"]) == ("one", None)
     assert rows[201]["fault"] == "1 column, split by tabs, where 2 were expected"
     assert (rows[202]["translation"], "fault" in rows[202]) == ("seis", False)
 
 
-def test_a_kept_field_stands_behind_the_tokens(numbers_export, tmp_path):
+def test_a_kept_field_stands_behind_the_tokens(numbers_run, tmp_path):
     (tmp_path / "in.csv").write_text("id,es,en\n7,dos uno,one two\n8,,\n")
     files = ["--input", tmp_path / "in.csv", "--fields", "en,es", "--keep", "id"]
-    run("score", numbers_export, *files, "--format", "tsv", "--output", f"{tmp_path}/job/")
+    run("score", numbers_run, *files, "--format", "tsv", "--output", f"{tmp_path}/job/")
     first, second = (tmp_path / "job" / "part-000000000.tsv").read_text().splitlines()
     assert float(first.split("\t")[0]) < 0
     assert (first.split("\t")[2], second) == ("7", "\t\t8")
 
 
-def test_what_a_person_should_know_of_lines_is_told(numbers_export, cold_export_folder, tmp_path):
+def test_what_a_person_should_know_of_lines_is_told(numbers_run, cold_export_folder, tmp_path):
     (tmp_path / "in").write_text("six\tseis\n" + "one " * 400 + "\tuno\n" + "six\n")
     with running(ServerSettings([ModelSettings("numbers", cold_export_folder)], rest_port=0, grpc_port=0)) as server:
-        for model in ([numbers_export], ["--server", f"{server.url}/v1/models/numbers"]):
+        for model in ([numbers_run], ["--server", f"{server.url}/v1/models/numbers"]):
             for output in (tmp_path / "out", f"{tmp_path}/job-{len(model)}/"):
                 command = ["score", *model, "--input", tmp_path / "in", "--output", output]
                 result = CliRunner().invoke(app, [str(argument) for argument in command])

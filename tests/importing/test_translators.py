@@ -37,7 +37,7 @@ def test_logits_are_the_same(example):
     np.testing.assert_allclose(example.translation_logits(), example.expected["logits"], atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("example", mostly_slow(EXAMPLES, {"m2m100", "t5"}), indirect=True)
+@pytest.mark.parametrize("example", mostly_slow(EXAMPLES, {"m2m100"}), indirect=True)
 def test_greedy_search_finds_the_same_translations(example):
     assert example.answers(Translator, beam_size=1)[0] == example.expected["greedy"]
 

@@ -32,10 +32,11 @@ with_spark = pytest.mark.skipif(
 )
 
 
-def test_the_function_of_batches(numbers_export):
-    predict = make_predict_function(Model(numbers_export))()
+def test_the_function_of_batches(numbers_plain_export):
+    model = Model(numbers_plain_export)
+    predict = make_predict_function(model)()
     found = predict(np.array(["one two", None, ""], object))
-    assert found["answer"].tolist() == ["dos uno", None, answer_column(Model(numbers_export), [""])[0]]
+    assert found["answer"].tolist() == ["dos uno", None, answer_column(model, [""])[0]]
     assert found["score"].dtype == np.float32
     assert np.isnan(found["score"]).tolist() == [False, True, False]
 

@@ -34,7 +34,8 @@ def updated(config, rematerialize):
 @pytest.mark.parametrize(
     "fields",
     [
-        {},
+        {"num_encoder_layers": 1, "num_decoder_layers": 1},
+        pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"positional_encoding": "relative_buckets"}, marks=pytest.mark.slow),
         pytest.param({"positional_encoding": "relative"}, marks=pytest.mark.slow),
         pytest.param({"positional_encoding": "rotary", "attention_window": 3}, marks=pytest.mark.slow),

@@ -152,7 +152,7 @@ def test_a_model_of_any_task_answers(predictor, target, changes, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.in_ci
-def test_a_training_may_begin_with_its_weights_but_not_go_on(translates, tmp_path):
+def test_a_training_may_begin_with_its_weights_but_not_go_on(translates, tmp_path, untraced):
     training = toy.TRAINING.replace(max_steps=1, validation_steps=1)
     tuned = train(toy.corpus(), tmp_path / "tuned", training=training, initialize_from=translates.path).run
     assert tuned.transformer_config() == translates.transformer_config()
@@ -196,7 +196,7 @@ def test_first_weights_of_a_killed_start_are_not_those_of_the_next(translates, t
     assert not run.initial.path.exists()
 
 
-def test_a_run_of_the_users_own_in_the_place_of_first_weights_is_kept(tmp_path):
+def test_a_run_of_the_users_own_in_the_place_of_first_weights_is_kept(tmp_path, untraced):
     """Somebody may call the first run of an experiment so."""
     training = toy.TRAINING.replace(max_steps=1, validation_steps=1)
     own = train(toy.corpus(), tmp_path / "run" / "initial", toy.TRANSFORMER, training).run
@@ -208,7 +208,7 @@ def test_a_run_of_the_users_own_in_the_place_of_first_weights_is_kept(tmp_path):
     assert not RunFolder(tmp_path / "run").exists()
 
 
-def test_a_copy_that_was_interrupted_is_no_new_run(tmp_path):
+def test_a_copy_that_was_interrupted_is_no_new_run(tmp_path, untraced):
     """The file by which a run is known is the last one of many programs that copy."""
     training = toy.TRAINING.replace(max_steps=1, validation_steps=1, keep_weights=1)
     run = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training).run

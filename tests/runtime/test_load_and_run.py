@@ -129,12 +129,12 @@ def test_the_program_tells_a_wrong_answer(program, exported, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def exported_with(exported, tmp_path_factory):
+def exported_with(numbers_plain_export, tmp_path_factory):
     """An export for each kind of tokenizer."""
 
     def made(kind):
         if kind == "sentencepiece":
-            return exported
+            return numbers_plain_export / "1"
         tokenizer = {"words": WordTokenizer, "symbols": SymbolTokenizer}[kind](["one", "two"])
         config = toy.TRANSFORMER.replace(source_vocab_size=tokenizer.vocab_size, target_vocab_size=tokenizer.vocab_size)
         folder = tmp_path_factory.mktemp(kind)

@@ -2,13 +2,7 @@
 
 import pytest
 import toy
-from servers import running, without_warm_up
-
-
-@pytest.fixture(scope="session")
-def plain_export_folder(numbers_plain_export, tmp_path_factory):
-    """An export for servers with `serving_default` alone."""
-    return without_warm_up(numbers_plain_export, tmp_path_factory.mktemp("plain") / "numbers")
+from servers import running
 
 
 @pytest.fixture(scope="session")

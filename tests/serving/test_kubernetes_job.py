@@ -33,7 +33,7 @@ def test_its_volumes_are_there_and_its_servers_are_those_of_the_deployment():
     assert server.removeprefix("--server=").split(",") == [url] * deployment["spec"]["replicas"]
 
 
-def test_its_command_translates(cold_export_folder, tmp_path, monkeypatch):
+def test_its_command_translates(plain_export_folder, tmp_path, monkeypatch):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "tls.pem")
@@ -41,7 +41,7 @@ def test_its_command_translates(cold_export_folder, tmp_path, monkeypatch):
     environment = {variable["name"]: variable.get("value", "open-sesame") for variable in CONTAINER["env"]}
     for name, value in environment.items():
         monkeypatch.setenv(name, value.replace("/tls", str(tmp_path)))
-    models = [ModelSettings("translator", cold_export_folder)]
+    models = [ModelSettings("translator", plain_export_folder)]
     keys = {"certificate": tmp_path / "tls.pem", "key": tmp_path / "tls.pem"}
     with running(ServerSettings(models, rest_port=0, grpc_port=0, token="open-sesame", **keys)) as server:
         places = {

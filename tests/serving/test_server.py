@@ -206,9 +206,9 @@ def test_a_server_without_a_version_lives_but_is_not_ready(tmp_path):
         assert answer.status == 404
 
 
-def test_who_may_come_back_is_told_when(cold_export_folder):
+def test_who_may_come_back_is_told_when(plain_export_folder):
     crowded = Batching(max_batch_size=2, max_enqueued_batches=1, batch_timeout_micros=3_000_000)
-    with running(small(cold_export_folder, batching=crowded), until_ready=False) as server:
+    with running(small(plain_export_folder, batching=crowded), until_ready=False) as server:
         loading = server.predict({"instances": ["one"]})
         assert (loading.status, loading.headers["retry-after"]) == (503, "1")
         wait(server.server.is_ready)

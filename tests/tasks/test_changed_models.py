@@ -105,7 +105,7 @@ def untrained(kind, pad_id=0):
     if kind is LanguageModel:
         sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "num_encoder_layers": 0}
         config = toy.TRANSFORMER.replace(task=kind.task, pad_id=pad_id, **sizes)
-        return LanguageModel(build_model(config, "float32"), config, words)
+        return LanguageModel(build_model(config, "float32"), config, words, DecodingConfig(beam_size=1))
     if kind is Translator:
         config = toy.TRANSFORMER.replace(source_vocab_size=10, target_vocab_size=10)
         return Translator(build_model(config, "float32"), config, words, words)

@@ -30,7 +30,9 @@ def tiny_model(seed=1, d_model=3, accumulation=3):
     hidden = keras.layers.Dropout(0.3)(keras.layers.Embedding(7, d_model)(ids))
     model = keras.Model(ids, keras.layers.Dense(7)(hidden))
     config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation)
-    model.compile(build_optimizer(d_model, config), LabelSmoothedCrossEntropy(), metrics=[TokenLoss()])
+    by_xla = "auto" if keras.backend.backend() == "jax" else False  # as in kformer's own trainings
+    optimizer, loss = build_optimizer(d_model, config), LabelSmoothedCrossEntropy()
+    model.compile(optimizer, loss, metrics=[TokenLoss()], jit_compile=by_xla)
     return model
 
 

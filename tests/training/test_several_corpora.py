@@ -1,6 +1,8 @@
 """Runs that learn several corpora, told apart by tags."""
 
+import contextlib
 import csv
+import io
 import signal
 
 import keras
@@ -24,6 +26,8 @@ BACK = Corpus(
     "back", *([(target, source) for source, target in part] for part in (THERE.train, THERE.valid, THERE.test))
 )
 SHORT = toy.TRAINING.replace(max_steps=6, validation_steps=3, scored_sources=5, vocab_size=330)
+UNSCORED = SHORT.replace(monitor="loss", scored_sources=0)
+BEGUN = UNSCORED.replace(corpus_weights="1 3", max_steps=1)
 
 
 def weights_of(run):
@@ -39,11 +43,23 @@ def both(pairs=40, tags=("<2es>", "<2en>")):
     return join_corpora(parts, tags)
 
 
-@pytest.fixture
-def trained(tmp_path, untraced, capsys):
-    """A run of 6 updates, and what it printed."""
-    report = train(both(), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(corpus_weights="1 3"))
-    return report.run, capsys.readouterr().out
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of 6 updates, which is only read, and what it printed."""
+    said = io.StringIO()
+    with toy.untraced(), contextlib.redirect_stdout(said):
+        run = tmp_path_factory.mktemp("trained") / "run"
+        report = train(both(), run, toy.TRANSFORMER, SHORT.replace(corpus_weights="1 3"))
+    return report.run, said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """The folder of a run of one update, with which others may not go on."""
+    run = tmp_path_factory.mktemp("begun") / "run"
+    with toy.untraced():
+        train(both(), run, toy.TRANSFORMER, BEGUN)
+    return run
 
 
 @pytest.mark.tensorflow_only  # a translator is
@@ -101,9 +117,6 @@ def rows_of(run):
         return list(csv.DictReader(file))
 
 
-UNSCORED = SHORT.replace(monitor="loss", scored_sources=0)
-
-
 def test_the_losses_of_the_validation_parts_make_up_that_of_all(tmp_path, untraced):
     there = Corpus("numbers", THERE.train[:40], THERE.valid[:11], [])
     back = Corpus("back", BACK.train[:40], BACK.valid[:3], [])
@@ -146,7 +159,7 @@ def test_samples_are_of_each_corpus(trained):
 
 @pytest.mark.tensorflow_only  # a translator is
 def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path, untraced):
-    training = SHORT.replace(corpus_weights="1 3")
+    training = UNSCORED.replace(corpus_weights="1 3")
     train(both(), tmp_path / "whole", toy.TRANSFORMER, training)
     train(both(), tmp_path / "stopped", toy.TRANSFORMER, training.replace(max_steps=4))
     train(both(), tmp_path / "stopped", training=training, resume=True)
@@ -167,14 +180,13 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path, untraced):
     ],
     ids=["pairs", "tags", "weights", "temperature", "place of tags"],
 )
-def test_a_run_goes_on_with_the_same_mixture_alone(tmp_path, untraced, corpus, changes):
-    training = SHORT.replace(corpus_weights="1 3", max_steps=1)
-    train(both(), tmp_path / "run", toy.TRANSFORMER, training)
+def test_a_run_goes_on_with_the_same_mixture_alone(begun, corpus, changes):
     with pytest.raises(ValueError, match="was trained on another corpus|keeps its configuration"):
-        train(corpus, tmp_path / "run", training=training.replace(max_steps=2, **changes), resume=True)
+        train(corpus, begun, training=BEGUN.replace(max_steps=2, **changes), resume=True)
 
 
 BEFORE_TARGETS = SHORT.replace(tags_before="target", max_steps=2, validation_steps=2)
+UNSCORED_BEFORE_TARGETS = BEFORE_TARGETS.replace(monitor="loss", scored_sources=0)
 
 
 @pytest.mark.tensorflow_only  # a translator is
@@ -182,7 +194,7 @@ def test_tags_may_stand_before_targets(tmp_path, untraced, capsys):
     """And a run that begins with the weights of such a run has its tags there, too."""
     first = train(both(), tmp_path / "first", toy.TRANSFORMER, BEFORE_TARGETS).run
     assert "  <2es> " in capsys.readouterr().out  # samples show the tag
-    unsaid = SHORT.replace(max_steps=1, tags_before=None)
+    unsaid = UNSCORED.replace(max_steps=1, tags_before=None)
     later = train(both(), tmp_path / "later", training=unsaid, initialize_from=first.path).run
     for run in (first, later):
         assert run.training_config().tags_before == run.decoding_config().tags_before == "target"
@@ -203,7 +215,7 @@ def test_the_targets_of_each_corpus_begin_with_its_tag(tmp_path, untraced):
     from kformer.tasks.translate import TranslateTask
     from kformer.training.run_setup import encode
 
-    run = train(both(), tmp_path / "run", toy.TRANSFORMER, BEFORE_TARGETS.replace(corpus_weights="1 3")).run
+    run = train(both(), tmp_path / "run", toy.TRANSFORMER, UNSCORED_BEFORE_TARGETS.replace(corpus_weights="1 3")).run
     tokenizers = load_tokenizers(run.tokenizer_folder)
     pairs = encode(both(), TranslateTask(), run.training_config(), tokenizers)
     tags = {ids_of_words(tokenizers[1], [tag])[0]: words for tag, words in (("<2es>", THERE), ("<2en>", BACK))}
@@ -227,7 +239,7 @@ def test_pairs_without_a_tag_begin_with_the_start_id(tmp_path, untraced):
 
     real, made = Corpus("real", THERE.train[:40], THERE.valid[:9], []), Corpus("made", THERE.train[40:60], [], [])
     corpus = join_corpora([real, made], ["", "<bt>"])
-    run = train(corpus, tmp_path / "run", toy.TRANSFORMER, BEFORE_TARGETS.replace(max_steps=1)).run
+    run = train(corpus, tmp_path / "run", toy.TRANSFORMER, UNSCORED_BEFORE_TARGETS.replace(max_steps=1)).run
     tokenizers = load_tokenizers(run.tokenizer_folder)
     pairs, _ = encode(corpus, TranslateTask(), run.training_config(), tokenizers)
     (tag,) = ids_of_words(tokenizers[1], ["<bt>"])
