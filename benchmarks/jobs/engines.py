@@ -11,7 +11,6 @@ which its tests run. Its answers are compared with those of the job: every line 
 """
 
 import argparse
-import csv
 import json
 import pathlib
 import subprocess
@@ -21,7 +20,7 @@ from collections.abc import Callable
 
 from benchmarks.common.pages import program_of
 from benchmarks.jobs.kills import CORPORA, prepare
-from benchmarks.jobs.speed import ROOT, watched
+from benchmarks.jobs.speed import ROOT, lines_of, watched
 
 PAGE = "batch-engines.md"
 
@@ -51,7 +50,7 @@ def measure(folder: pathlib.Path, lines: int, engines: list[str]) -> dict[str, o
     results: dict[str, object] = {"lines": lines}
     job = [sys.executable, "-m", "kformer", "translate", "exported/mine", "--input", "lines.txt", "--output", "job/"]
     cost = watched(job, folder)
-    expected = [line for part in sorted(folder.glob("job/part-*")) for line in _lines(part)]
+    expected = lines_of(*sorted(folder.glob("job/part-*")))
     print(f"job: {lines / cost.seconds:,.0f} lines/s, {cost.memory:.2f} GB", flush=True)
     results["job"] = cost._asdict()
     for engine in engines:
@@ -85,12 +84,8 @@ def _of_parquet(folder: pathlib.Path) -> list[tuple[int, str]]:
 
 def _of_text(folder: pathlib.Path) -> list[tuple[int, str]]:
     """Lines of a number, a tab and an answer."""
-    lines = (line for file in folder.glob("answers-*-of-*") for line in _lines(file))
-    return [(int(number), answer) for number, answer in csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)]
-
-
-def _lines(file: pathlib.Path) -> list[str]:
-    return file.read_text(encoding="utf-8").split("\n")[:-1]
+    rows = (line.split("\t") for line in lines_of(*folder.glob("answers-*-of-*")))
+    return [(int(number), answer) for number, answer in rows]
 
 
 ENGINES: dict[str, tuple[str, Callable[[pathlib.Path], list[tuple[int, str]]]]] = {

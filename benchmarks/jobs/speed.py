@@ -34,6 +34,7 @@ from kformer.wording import count
 
 SYSTEMS = ("job", "kformer translate", "CTranslate2")
 ROOT = pathlib.Path(__file__).parents[2]
+CORES = len(os.sched_getaffinity(0))
 CORPORA = {"cmudict": "cmudict", "bible-en-es": "bible-en-es"}
 CTRANSLATE2 = """
 import json, sys, ctranslate2
@@ -75,9 +76,8 @@ def main() -> None:
 def measure(folder: pathlib.Path, arguments: argparse.Namespace) -> dict[str, object]:
     """Times all systems in turns; prints each result as it comes, and in the end the best of each."""
     tokenizing = prepare(folder, arguments.preset, arguments.lines, arguments.precisions)
-    cores = len(os.sched_getaffinity(0))
-    print(f"{arguments.lines:,} lines, {cores} cores; tokenizing them takes {tokenizing:.1f} s of one core", flush=True)
-    settings = list(itertools.product(arguments.workers or (cores, 1), arguments.batches))
+    print(f"{arguments.lines:,} lines, {CORES} cores; tokenizing them takes {tokenizing:.1f} s of one core", flush=True)
+    settings = list(itertools.product(arguments.workers or (CORES, 1), arguments.batches))
     found: dict[str, list[Cost]] = {}
     for turn in range(arguments.rounds):
         for precision in arguments.precisions:
@@ -95,7 +95,7 @@ def measure(folder: pathlib.Path, arguments: argparse.Namespace) -> dict[str, ob
     best = {name: min(costs) for name, costs in found.items()}
     return {
         "lines": arguments.lines,
-        "cores": cores,
+        "cores": CORES,
         "tokenizing_seconds": tokenizing,
         "lines_per_second": {name: arguments.lines / cost.seconds for name, cost in best.items()},
         "gb": {name: cost.memory for name, cost in best.items()},
@@ -133,7 +133,6 @@ def prepare(folder: pathlib.Path, preset: str, number: int, precisions: list[str
 
 def commands(folder: pathlib.Path, precision: str, settings: list[tuple[int, int]], turn: int) -> dict[str, list[str]]:
     """What is timed; `settings` are workers and batches of CTranslate2."""
-    cores = len(os.sched_getaffinity(0))
     translate = [
         sys.executable,
         "-m",
@@ -151,11 +150,11 @@ def commands(folder: pathlib.Path, precision: str, settings: list[tuple[int, int
     }
 
     def ctranslate2(workers: int, batch: int) -> list[str]:
-        settings = given | {"workers": workers, "threads": cores // workers, "batch": batch}
+        settings = given | {"workers": workers, "threads": CORES // workers, "batch": batch}
         return [sys.executable, "-c", CTRANSLATE2, json.dumps(settings)]
 
     return {
-        f"job, {cores} processes": [*translate, "--output", f"{job_folder(folder, precision, turn)}/"],
+        f"job, {CORES} processes": [*translate, "--output", f"{job_folder(folder, precision, turn)}/"],
         "kformer translate": [*translate, "--output", str(folder / "plain.txt")],
         **{
             f"CTranslate2, {count(workers, 'worker')}, batches of {batch}": ctranslate2(workers, batch)
@@ -168,16 +167,19 @@ def job_folder(folder: pathlib.Path, precision: str, turn: int) -> pathlib.Path:
     return folder / f"job-{precision}-{turn}"
 
 
+def lines_of(*files: pathlib.Path) -> list[str]:
+    """The lines of files, one after the other."""
+    return [line for file in files for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
 def compared(folder: pathlib.Path, precision: str, turn: int) -> str:
     """How many lines of the job and of one `kformer translate` are equal.
 
     Raises:
         SystemExit: They have not as many lines as were given.
     """
-    parts = sorted(job_folder(folder, precision, turn).glob("part-*.txt"))
-    job = [line for part in parts for line in part.read_text(encoding="utf-8").split("\n")[:-1]]
-    plain = (folder / "plain.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    given = (folder / "lines.txt").read_text(encoding="utf-8").count("\n")
+    job = lines_of(*sorted(job_folder(folder, precision, turn).glob("part-*.txt")))
+    plain, given = lines_of(folder / "plain.txt"), len(lines_of(folder / "lines.txt"))
     if not len(job) == len(plain) == given:
         raise SystemExit(f"{given:,} lines were given, the job has {len(job):,}, `kformer translate` {len(plain):,}")
     equal = sum(one == other for one, other in zip(job, plain, strict=True))

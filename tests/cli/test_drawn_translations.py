@@ -46,6 +46,8 @@ def test_a_seed_draws_the_same_translations_again_and_another_seed_others(number
     assert translated(*arguments, *HOT) == drawn
     assert translated(*arguments, "--temperature", 3, "--seed", 8) != drawn
     assert drawn.count("\n") == 150
+    likeliest = translated(*arguments, *HOT, "--top-k", 1)
+    assert translated(*arguments, "--temperature", 1, "--top-p", 1e-6) == likeliest != drawn
 
 
 def test_equal_lines_of_different_batches_are_drawn_differently(numbers_run, tmp_path, translated):

@@ -128,7 +128,12 @@ def test_columns_can_be_read_again(numbers_plain_export, tmp_path):
 
 @pytest.mark.parametrize(
     ("what", "texts", "output"),
-    [("drop", ["one two", "six"], "job/"), ("keep", ["one <b>two</b>", "six"], "plain")],
+    [
+        ("drop", ["one two", "six"], "job/"),
+        ("keep", ["one <b>two</b>", "six"], "plain"),
+        pytest.param("drop", ["one two", "six"], "plain", marks=pytest.mark.slow),
+        pytest.param("keep", ["one <b>two</b>", "six"], "job/", marks=pytest.mark.slow),
+    ],
 )
 def test_inline_tags_of_a_memory_are_read_as_asked(what, texts, output, numbers_plain_export, tmp_path):
     tagged = 'one <bpt i="1">&lt;b&gt;</bpt>two<ept i="1">&lt;/b&gt;</ept>'
@@ -205,17 +210,8 @@ def test_any_process_may_be_killed_at_any_time(numbers_plain_export, tmp_path):
     lines = tmp_path / "lines.txt"
     texts = [" ".join(WORDS[: number % 4 + 1]) + f" {WORDS[number % 6]}" for number in range(2000)]
     lines.write_text("".join(f"{text}\n" for text in texts))
-    command = [
-        "translate",
-        numbers_plain_export,
-        "--input",
-        lines,
-        "--lines-per-part",
-        40,
-        "--processes",
-        2,
-        "--output",
-    ]
+    command = ["translate", numbers_plain_export, "--input", lines]
+    command += ["--lines-per-part", 40, "--processes", 2, "--output"]
     run(*command, f"{tmp_path}/whole/")
     moments = random.Random(7)
     kills = 0

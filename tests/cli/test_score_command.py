@@ -8,8 +8,10 @@ from servers import running
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
+from kformer.presets import find_preset
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
+from kformer.tasks import LanguageModel
 
 pytestmark = pytest.mark.tensorflow_only
 PAIRS = [("one two", "dos uno"), ("one two", "uno dos"), ("six", "seis"), ("six", "seis seis seis")] * 20
@@ -138,6 +140,20 @@ def test_one_server_that_answers_is_enough(cold_export_folder, file, expected, t
         urls = f"http://127.0.0.1:9/v1/models/numbers,{server.url}/v1/models/numbers"
         run("score", "--server", urls, "--input", file, "--output", f"{tmp_path}/job/", "--format", "tsv")
     check([line.split("\t") for line in (tmp_path / "job" / "part-000000000.tsv").read_text().splitlines()], expected)
+
+
+@pytest.mark.slow  # in CI, a smaller language model in tests/tasks/test_answers.py stands for it
+def test_a_language_model_finds_a_usual_text_more_probable(tmp_path):
+    texts = ["In the beginning God created the heaven and the earth.", "Earth heaven the created God in the."]
+    (tmp_path / "in").write_text("".join(f"{text}\n" for text in texts))
+    files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    run("score", "--preset", "bible-english", *files, "--format", "tsv")
+    rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
+    usual, strange = (float(score) / int(tokens) for score, tokens in rows)
+    assert usual > strange + 1
+    right = LanguageModel.from_run(find_preset("bible-english").path).score(texts)
+    assert [float(score) for score, _ in rows] == pytest.approx(right["log_probability"], abs=2e-3)
+    assert [int(tokens) for _, tokens in rows] == [*right["tokens"]]
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,6 @@ def language_model():
 
 
 @pytest.fixture(scope="module")
-def numbers_export(numbers_plain_export):
-    """One signature, which loads sooner than all, is what these tests need."""
-    return numbers_plain_export
-
-
-@pytest.fixture(scope="module")
 def text_export(language_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("language-model")
     save_for_this_machine(language_model, folder, n_best=1, signatures=["generate_with_options"])
@@ -55,10 +49,10 @@ def text_export(language_model, tmp_path_factory):
 
 
 @pytest.fixture(params=["translator", "language model", "drawing language model"])
-def make(request, numbers_export, text_export):
+def make(request, numbers_plain_export, text_export):
     """Makes a model, which always answers alike when it is new."""
     return {
-        "translator": lambda: Model(numbers_export),
+        "translator": lambda: Model(numbers_plain_export),
         "language model": lambda: Model(text_export, task="language-model"),
         "drawing language model": lambda: Model(text_export, task="language-model", options=DRAWN),
     }[request.param]
@@ -114,8 +108,8 @@ def test_it_draws_translations_as_the_translator_does(numbers_run, numbers_trans
     assert answers(model, TEXTS) != drawn  # another batch, another seed
 
 
-def test_what_takes_no_options_is_told_at_once(numbers_run, numbers_export, tmp_path):
-    export = shutil.copytree(numbers_export, tmp_path / "numbers") / "1"
+def test_what_takes_no_options_is_told_at_once(numbers_run, numbers_plain_export, tmp_path):
+    export = shutil.copytree(numbers_plain_export, tmp_path / "numbers") / "1"
     described = json.loads((export / DESCRIPTION_FILE).read_text())
     (export / DESCRIPTION_FILE).write_text(json.dumps({**described, "signatures": ["serving_default"]}))
     with pytest.raises(ValueError, match="no options of sampling. Export it again with --signature translate_with_opt"):
@@ -159,17 +153,19 @@ def test_a_pickle_has_no_more_after_the_first_call(make):
 
 @pytest.mark.slow
 @pytest.mark.in_ci
-def test_the_copies_in_a_process_load_once(numbers_export, loads):
-    written = pickle.dumps(Model(numbers_export))
+def test_the_copies_in_a_process_load_once(numbers_plain_export, loads):
+    written = pickle.dumps(Model(numbers_plain_export))
     found = [pickle.loads(written)(TEXTS) for _ in range(3)]
     assert found[0] == found[1] == found[2]
     assert len(loads) == 1
-    pickle.loads(pickle.dumps(Model(numbers_export)))(TEXTS)  # of another one, for which the folder may have changed
+    pickle.loads(pickle.dumps(Model(numbers_plain_export)))(
+        TEXTS
+    )  # of another one, for which the folder may have changed
     assert len(loads) == 2
 
 
-def test_threads_that_call_first_load_once(numbers_export, loads):
-    model, begin = Model(numbers_export), threading.Barrier(2)
+def test_threads_that_call_first_load_once(numbers_plain_export, loads):
+    model, begin = Model(numbers_plain_export), threading.Barrier(2)
 
     def call():
         begin.wait()
@@ -181,11 +177,11 @@ def test_threads_that_call_first_load_once(numbers_export, loads):
     assert len(loads) == 1
 
 
-def test_a_load_that_fails_is_tried_again(numbers_export, monkeypatch):
+def test_a_load_that_fails_is_tried_again(numbers_plain_export, monkeypatch):
     def fail(*arguments):
         raise OSError("busy")
 
-    model = Model(numbers_export)
+    model = Model(numbers_plain_export)
     with monkeypatch.context() as patch:
         patch.setattr(load, "load_saved_model", fail)
         with pytest.raises(OSError, match="busy"):
@@ -206,8 +202,8 @@ print(before, loaded())
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/maps").is_file(), reason="Only Linux lists the libraries.")
-def test_tensorflows_library_is_loaded_at_the_first_call(numbers_export):
-    assert run(LAZY, numbers_export) == "(False, set()) True\n"
+def test_tensorflows_library_is_loaded_at_the_first_call(numbers_plain_export):
+    assert run(LAZY, numbers_plain_export) == "(False, set()) True\n"
 
 
 PREPARED = """
@@ -234,9 +230,9 @@ def test_workers_need_no_python_tensorflow_for_a_prepared_run_folder(
     assert run(PREPARED, pickle.dumps(model).hex()) == "dos uno []\n"
 
 
-def test_an_export_needs_no_preparation(numbers_export, loads, tmp_path, monkeypatch):
+def test_an_export_needs_no_preparation(numbers_plain_export, loads, tmp_path, monkeypatch):
     monkeypatch.setenv("KFORMER_CACHE", str(tmp_path))
-    model = Model(numbers_export)
+    model = Model(numbers_plain_export)
     assert model.prepare() is model
     assert loads == [*tmp_path.iterdir()] == []
 
@@ -279,9 +275,9 @@ print(said(model), said(other), model([b"two"])[0][0].text, sep="\\n")
 
 @pytest.mark.slow
 @pytest.mark.in_ci
-def test_a_forked_process_loads_anew_or_says_that_it_cannot(numbers_export):
+def test_a_forked_process_loads_anew_or_says_that_it_cannot(numbers_plain_export):
     """Before the first load, in the middle of it, and afterwards: with the loaded model and with another one."""
-    before, *later, own = run(FORKED, numbers_export).splitlines()
+    before, *later, own = run(FORKED, numbers_plain_export).splitlines()
     assert (before, own) == ("dos uno", "dos")
     assert [line.startswith("A model cannot compute in process") for line in later] == [True] * 3
 
@@ -314,9 +310,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("arguments", "kind", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_the_folder_cannot_do_is_told_at_once(arguments, kind, message, numbers_export, loads):
+def test_what_the_folder_cannot_do_is_told_at_once(arguments, kind, message, numbers_plain_export, loads):
     with pytest.raises(kind, match=message):
-        Model(**{"path": numbers_export, **arguments})
+        Model(**{"path": numbers_plain_export, **arguments})
     assert loads == []
 
 
@@ -342,9 +338,9 @@ def test_an_export_without_the_signature_is_told_at_once(text_export, tmp_path):
         Model(folder, task="language-model", options=DRAWN)
 
 
-def test_a_copy_whose_folder_is_gone_says_so_when_it_is_called(numbers_export, tmp_path):
+def test_a_copy_whose_folder_is_gone_says_so_when_it_is_called(numbers_plain_export, tmp_path):
     """Not when it is unpickled: that would end a worker of a pool, which would wait for its answer for ever."""
-    folder = shutil.copytree(numbers_export, tmp_path / "numbers")
+    folder = shutil.copytree(numbers_plain_export, tmp_path / "numbers")
     written = pickle.dumps(Model(folder))
     shutil.rmtree(folder)
     copied = pickle.loads(written)
@@ -353,9 +349,9 @@ def test_a_copy_whose_folder_is_gone_says_so_when_it_is_called(numbers_export, t
 
 
 @pytest.mark.slow
-def test_the_path_is_that_of_the_working_directory_in_which_it_was_made(numbers_export, tmp_path, monkeypatch):
-    monkeypatch.chdir(numbers_export.parent)
-    model = Model(numbers_export.name)
+def test_the_path_is_that_of_the_working_directory_in_which_it_was_made(numbers_plain_export, tmp_path, monkeypatch):
+    monkeypatch.chdir(numbers_plain_export.parent)
+    model = Model(numbers_plain_export.name)
     monkeypatch.chdir(tmp_path)
     assert answers(model, [b"one two"]) == ["dos uno"]
 
@@ -370,11 +366,11 @@ def test_it_is_compared_by_its_path_and_options_which_stay(numbers_run):
 
 
 @pytest.mark.parametrize(("texts", "strange"), [(["one"], "'one' of the type str"), (b"one", "111 of the type int")])
-def test_texts_that_are_no_list_of_bytes_are_told(texts, strange, numbers_export):
+def test_texts_that_are_no_list_of_bytes_are_told(texts, strange, numbers_plain_export):
     with pytest.raises(ValueError, match=f"Texts must be a list of bytes in UTF-8. Received in the list: {strange}"):
-        Model(numbers_export)(texts)
+        Model(numbers_plain_export)(texts)
     with pytest.raises(ValueError, match=f"Texts must be a list of bytes in UTF-8. Received in the list: {strange}"):
-        Model(numbers_export).run("serving_default", {"text": texts})
+        Model(numbers_plain_export).run("serving_default", {"text": texts})
 
 
 @pytest.mark.parametrize("option", ["n_best", "threads_per_operation"])
