@@ -114,7 +114,8 @@ def counted(sequences):
 def test_each_division_is_as_probable_as_in_sentencepiece(word, strength, tokenizer):
     """The two samples would come of one distribution: a chi-squared test.
 
-    SentencePiece draws anew in each process, whatever its seed, so the bound is one that chance exceeds once in 3 million times.
+    SentencePiece draws anew in each process, whatever its seed, so the bound is one that chance exceeds once in
+    3 million times.
     """
     number = 16000
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model_bytes)
