@@ -3,14 +3,27 @@
 import pytest
 
 import kformer
-from benchmarks.bridges.imported_exports import MODELS, answers_without_kformer, cases
+from benchmarks.bridges.imported_exports import (
+    LANGUAGE_MODELS,
+    MODELS,
+    TRANSLATORS,
+    answers_without_kformer,
+    cases,
+)
 
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", [pytest.param("marian", marks=pytest.mark.in_ci), *MODELS[1:]])
-def test_an_export_gives_the_answers_of_transformers(name, tmp_path):
-    for case in cases(name, tmp_path):
-        path = kformer.export_saved_model(case.predictor, tmp_path / f"exported{case.search}")
-        assert answers_without_kformer(path, case.output, case.texts) == case.expected
-        assert len(case.expected) == 200
+SEARCHES = [
+    pytest.param(name, search, marks=pytest.mark.in_ci if (name, search) == ("marian", "beam") else ())
+    for name in MODELS
+    for search in (("greedy", "beam") if name in (*TRANSLATORS, *LANGUAGE_MODELS) else ("",))
+]
+
+
+@pytest.mark.parametrize(("name", "search"), SEARCHES)
+def test_an_export_gives_the_answers_of_transformers(name, search, tmp_path):
+    [case] = [case for case in cases(name, tmp_path) if case.search == search]
+    path = kformer.export_saved_model(case.predictor, tmp_path / "exported")
+    assert answers_without_kformer(path, case.output, case.texts) == case.expected
+    assert len(case.expected) == 200

@@ -336,6 +336,7 @@ def test_second_signal_stops_at_once(number, sigterm):
     assert sigterm == ([number] if number == signal.SIGTERM else [])
 
 
+@pytest.mark.tensorflow_only
 def test_sigterm_ends_a_process_that_trains_in_pytest(tmp_path):
     """In a process of its own, which must not outlive the signal that it gets while a test trains."""
     (tmp_path / "test_training.py").write_text(
@@ -360,6 +361,7 @@ with GracefulInterrupt(TrainingState()):
 """
 
 
+@pytest.mark.tensorflow_only
 def test_what_was_printed_arrives_before_sigterm_ends_the_process():
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-c", PRINTS]
