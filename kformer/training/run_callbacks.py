@@ -105,7 +105,7 @@ def translate_at_validations(
 def _shown(parts: Mapping[str, Sequence[Pair]]) -> list[str]:
     """Some of the sources, of each corpus in turn."""
     in_turn = itertools.chain.from_iterable(itertools.zip_longest(*map(references, parts.values())))
-    return [source for source in itertools.islice(in_turn, SHOWN_SAMPLES) if source is not None]
+    return [*itertools.islice((source for source in in_turn if source is not None), SHOWN_SAMPLES)]
 
 
 def _validation_parts(run: ActiveRun, corpus: Corpus) -> dict[str, Sequence[Pair]]:

@@ -89,6 +89,35 @@ def test_symbols_are_right_or_wrong_by_any_reference():
     assert [name for name in found.scores] == ["WER"]
 
 
+def test_of_symbols_too_a_real_difference_is_told_from_chance():
+    """Of 400 words, about 120 are wrong, as many others, and about 60."""
+    draw = np.random.default_rng(4).random((3, 400))
+    made = {
+        name: ["x" if each < share else "y" for each in row]
+        for name, share, row in zip(("first", "same", "better"), (0.3, 0.3, 0.15), draw, strict=True)
+    }
+    scores = Comparison(["s"] * 400, [["y"]] * 400, made, symbols=True, samples=300).scores["WER"]
+    assert scores["first"].p_value is None
+    assert scores["same"].p_value > 0.1
+    assert scores["better"].p_value < 0.02
+
+
+def test_any_of_several_references_counts_for_a_line_and_for_some_of_the_lines():
+    made = {"one": ["x y z w", "a"], "two": ["e f g h", "a"]}
+    found = Comparison(["1", "2"], [["a b c d", "e f g h"], ["a"]], made, samples=9)
+    (line,) = found.lines("two")
+    assert (line.reference, line.gain) == ("a b c d", pytest.approx(100))
+    assert found.of_lines([0]) == {"one": pytest.approx(0), "two": pytest.approx(100)}
+
+
+def test_the_tokenizer_of_bleu_that_was_asked_for_holds_for_all_lines_and_for_some():
+    found = Comparison(["1"], [["abcde f"]], {"one": ["abcdx f"]}, bleu_tokenizer="char", samples=9)
+    expected = bleu_and_chrf(["abcdx f"], [["abcde f"]], "char")["bleu"]
+    assert expected > 10
+    assert found.scores["BLEU"]["one"].value == pytest.approx(expected)
+    assert found.of_lines([0]) == {"one": pytest.approx(expected)}
+
+
 def test_blanks_around_symbols_do_not_count():
     made = {"one": ["a b", "c"], "two": ["a  b ", "d"]}
     found = Comparison(["x", "y"], [[" a b  "], ["d "]], made, symbols=True)
@@ -116,6 +145,8 @@ def test_equal_scores_have_no_difference():
 def test_lengths_divide_the_sources_evenly(comparison):
     found = comparison.by_length(4)
     names = list(found)
+    assert len(names) == 4
+    assert comparison.by_length() == found
     assert names[0].startswith("4 to ")  # "source" and three words
     assert names[-1].endswith(" to 21 words")
     numbers = [name.split() for name in found]

@@ -8,10 +8,11 @@ import pytest
 import sacrebleu
 
 from kformer.config import BLEU_TOKENIZERS
-from kformer.evaluation.evaluate import score, score_labels, score_texts, sentences
+from kformer.evaluation.evaluate import score, score_labels, score_texts, sentences, translated
 from kformer.evaluation.metrics import (
     bleu_and_chrf,
     edit_distance,
+    edits,
     label_scores,
     phoneme_error_rate,
     translation_edit_rate,
@@ -215,6 +216,21 @@ def test_edit_distance(first, second, distance):
     assert edit_distance(list(second), list(first)) == distance
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "pairs"),
+    [
+        ("abc", "axc", [("a", "a"), ("b", "x"), ("c", "c")]),
+        ("abc", "ac", [("a", "a"), ("b", None), ("c", "c")]),
+        ("ac", "abc", [("a", "a"), (None, "b"), ("c", "c")]),
+        ("a", "bc", [(None, "b"), ("a", "c")]),  # two edits in any case: at the end, a substitution
+        ("aba", "bab", [(None, "b"), ("a", "a"), ("b", "b"), ("a", None)]),  # and a deletion before an insertion
+        ("", "", []),
+    ],
+)
+def test_edits_align_the_symbols_of_two_sequences(first, second, pairs):
+    assert edits(first, second) == pairs
+
+
 def test_a_label_that_only_the_model_chose_counts_in_the_macro_f1():
     # F1 of a: 1; of b: 2 * 1 / (2 * 1 + 1 missed); of c: 0. The default of scikit-learn's f1_score gives the same.
     scores = label_scores(["a", "b", "c"], ["a", "b", "b"])
@@ -256,6 +272,16 @@ def test_of_sentences_every_pair_counts_also_with_the_same_source():
     scores = score(lambda texts: [[Hypothesis("one two three four", 0.0)] for _ in texts], pairs, limit=2)
     assert scores["sentences"] == 2
     assert scores["bleu"] == pytest.approx(50)  # 4 of 8 words are right, 3 of 6 pairs of words, and so on
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(None, [3, 4]), (7, [3, 3]), (5, [2, 2]), (1, [1, 1])])
+def test_several_test_sets_share_a_limit_and_each_has_a_text_at_least(limit, sizes):
+    parts = [[(f"{name}{number}", "x") for number in range(size)] for name, size in (("a", 3), ("b", 4))]
+    found = translated(several("x"), parts, limit=limit)
+    assert found.sizes == sizes
+    assert found.sources == [
+        f"{name}{number}" for name, size in zip("ab", sizes, strict=True) for number in range(size)
+    ]
 
 
 def test_the_limit_counts_texts_with_labels():

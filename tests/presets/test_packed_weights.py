@@ -79,8 +79,9 @@ def test_fewer_steps_make_a_smaller_file_and_a_larger_error(tmp_path):
     errors = [save_packed_weights(tmp_path / f"{steps}.npz", model, steps) for steps in (127, 31)]
     assert errors[1] == pytest.approx(errors[0] * 127 / 31, rel=0.05)
     assert (tmp_path / "31.npz").stat().st_size < 0.8 * (tmp_path / "127.npz").stat().st_size
-    with pytest.raises(ValueError, match="steps must be from 1 to 127. Received: steps=128."):
-        save_packed_weights(tmp_path / "128.npz", model, 128)
+    for steps in (0, 128):
+        with pytest.raises(ValueError, match=f"steps must be from 1 to 127. Received: steps={steps}."):
+            save_packed_weights(tmp_path / "none.npz", model, steps)
 
 
 def test_rows_of_zeros_stay_zeros(tmp_path):
@@ -114,6 +115,19 @@ def test_a_damaged_file_is_told(keep, tmp_path):
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match="weights.npz is damaged: .* Pack the run again"):
         load_packed_weights(path, dense(np.ones((20, 20))))
+
+
+class Surprise:
+    """Python code in a file of arrays."""
+
+    def __reduce__(self):
+        return pytest.fail, ("The code in the file was run.",)
+
+
+def test_code_in_a_file_is_not_run(tmp_path):
+    np.savez(tmp_path / "weights.npz", **{"dense/kernel": np.array([[Surprise()]], object)})
+    with pytest.raises(ValueError, match="weights.npz is damaged"):
+        load_packed_weights(tmp_path / "weights.npz", dense([[1]]))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])

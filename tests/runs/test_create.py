@@ -41,6 +41,14 @@ def test_what_is_said_of_a_packed_model_wins_over_what_its_import_says(tmp_path)
     assert run.facts()["provenance"] == "theirs, imported from the format marian"
 
 
+def test_a_description_that_is_no_json_is_named_and_samples_may_be_missing(tmp_path):
+    run = RunFolder(tmp_path)
+    assert run.samples() == []
+    run.corpus_file.write_text('{"name": ')
+    with pytest.raises(ValueError, match="corpus.json is not valid JSON: .* Restore it from a copy."):
+        run.corpus()
+
+
 def made(folder, target=SPANISH, origin=None, **changes):
     """The run folder of a model with random weights."""
     sizes = {"source_vocab_size": ENGLISH.vocab_size, "target_vocab_size": target.vocab_size}

@@ -2,6 +2,7 @@ import contextlib
 import csv
 import io
 import itertools
+import math
 import os
 import re
 import signal
@@ -39,6 +40,7 @@ from kformer.training.callbacks import (
     Validation,
     update_timer,
 )
+from kformer.training.callbacks.kept_weights import keep_last
 from kformer.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint
 from kformer.training.optimizers import build_optimizer, update_count
 from kformer.training.plan import describe_minutes
@@ -383,6 +385,19 @@ def test_a_signal_that_is_named_twice_gets_its_former_handler_back(sigterm):
     assert (signal.getsignal(signal.SIGTERM), sigterm) == (former, [signal.SIGTERM])
 
 
+def test_where_the_system_ignores_sigterm_the_process_exits_after_the_run_is_saved(monkeypatch, capfd):
+    """As in the first process of a container."""
+    former = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    monkeypatch.setattr(signal, "raise_signal", lambda number: None)
+    try:
+        with pytest.raises(SystemExit) as end, GracefulInterrupt(TrainingState(step=7)):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert end.value.code == 128 + 15
+    assert "kformer: the training ended at update 7, and SIGTERM is raised again." in capfd.readouterr().err
+
+
 def test_a_terminal_that_is_gone_does_not_keep_the_run_from_being_saved(monkeypatch, tmp_path):
     def gone(*arguments):
         raise BrokenPipeError
@@ -503,7 +518,12 @@ def test_a_callback_that_knows_nothing_of_runs_gives_a_reason_too(hook, updates)
 
 
 def test_keras_runs_ahead_unless_a_callback_looks_at_the_ends_of_batches():
+    class OfOldName(keras.callbacks.Callback):
+        def on_batch_end(self, batch, logs=None):
+            pass
+
     state = TrainingState()
+    assert not NoticeStop(state, OfOldName()).async_safe
     assert NoticeStop(state, keras.callbacks.EarlyStopping()).async_safe
     assert not NoticeStop(state, keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None)).async_safe
 
@@ -666,6 +686,15 @@ def test_keep_best_goes_on_where_a_resumed_run_stood(tmp_path):
     assert not (tmp_path / "best.weights.h5").exists()
 
 
+def test_a_resumed_run_may_keep_fewer_weights_or_none(tmp_path):
+    model, kept = tiny_model(), []
+    for step, number in enumerate((3, 3, 3, 2, 0), start=1):
+        keep_last(tmp_path, model, step, number)
+        kept.append([int(path.name[5:14]) for path in sorted(tmp_path.glob("*.h5"))])
+    assert kept == [[1], [1, 2], [1, 2, 3], [3, 4], []]
+    assert "step" not in (tmp_path / "SHA256SUMS").read_text()
+
+
 def test_best_weights_hold_no_optimizer_and_load_uncompiled(tmp_path):
     model, path = tiny_model(), tmp_path / "best.weights.h5"
     state = TrainingState()
@@ -770,6 +799,12 @@ def test_values_of_a_users_callback_have_columns_of_their_own_from_when_they_com
     assert path.read_text().startswith("epoch,")
 
 
+def test_the_columns_of_the_log_are_in_alphabetical_order_behind_the_epoch(tmp_path):
+    log = CSVLog(tmp_path / "log.csv", TrainingState())
+    log.on_epoch_end(0, {"val_loss": 3.0, "loss": 2.0, "accuracy": 0.5})
+    assert (tmp_path / "log.csv").read_text().splitlines() == ["epoch,accuracy,loss,val_loss", "0,0.5,2.0,3.0"]
+
+
 def test_an_empty_log_gets_a_header(tmp_path):
     """A run was killed when it had opened its log."""
     path, state = tmp_path / "log.csv", TrainingState()
@@ -785,6 +820,14 @@ def test_a_loss_that_is_no_number_ends_the_run_and_names_the_step():
     one_by_one = AtBatch(lambda: None)
     with pytest.raises(FloatingPointError, match="The loss is nan after batch 12, update 12. .* learning_rate_scale"):
         fit(model, [TrackState(state), StopOnNaN(state), one_by_one])
+
+
+@pytest.mark.parametrize("loss", [math.inf, -math.inf])
+def test_an_infinite_loss_ends_the_run_too(loss):
+    check = StopOnNaN(TrainingState(step=10, batch=10))
+    check.on_epoch_begin(0)
+    with pytest.raises(FloatingPointError, match=f"The loss is {loss} after batch 13, update 10."):
+        check.on_train_batch_end(2, {"loss": loss})
 
 
 def test_the_best_loss_is_a_number(tmp_path):
@@ -833,6 +876,41 @@ def test_the_time_left_of_a_resumed_run_is_that_of_the_whole_run():
     assert console.file.getvalue().splitlines()[0].endswith("0:01:00 left")
 
 
+def test_the_time_left_of_a_resumed_run_is_by_the_updates_since_the_resume():
+    clock, state, console = FakeClock(), TrainingState(step=100), recorded_console()
+    bar = ProgressBar(state, total_steps=110, console=console, line_seconds=10, clock=clock)
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    state.step, clock.now = 101, clock.now + 10
+    bar.on_train_batch_end(0, {})
+    assert console.file.getvalue() == "step 101/110  0:01:30 left\n"  # 9 updates of 10 s
+
+
+def test_tokens_per_second_of_a_line_are_those_since_the_last_line_or_the_beginning_of_the_epoch():
+    """The metrics begin anew with each epoch, and a validation takes time before it."""
+    clock, state, console = FakeClock(), TrainingState(), recorded_console()
+    bar = ProgressBar(state, console=console, line_seconds=10, clock=clock)
+    bar.on_train_begin()
+    for epoch, tokens in enumerate((80000.0, 20000.0)):
+        clock.now += 100
+        bar.on_epoch_begin(epoch)
+        clock.now += 10
+        bar.on_train_batch_end(0, {"tokens": tokens})
+    assert console.file.getvalue().splitlines() == ["step 0  8,000 tokens/s", "step 0  2,000 tokens/s"]
+
+
+def test_the_tokens_before_a_resume_are_not_taken_for_those_of_the_first_line():
+    """Where the run was stopped between two validations, the metrics go on."""
+    clock, state, console = FakeClock(), TrainingState(step=5, epoch_batch=5), recorded_console()
+    bar = ProgressBar(state, console=console, line_seconds=10, clock=clock)
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    for tokens in (90000.0, 120000.0):
+        clock.now += 10
+        bar.on_train_batch_end(0, {"tokens": tokens})
+    assert console.file.getvalue().splitlines() == ["step 5", "step 5  3,000 tokens/s"]
+
+
 def test_tokens_per_second_of_the_line_and_time_left_of_the_nearer_limit():
     clock, state, console = FakeClock(), TrainingState(), recorded_console()
     bar = ProgressBar(state, total_steps=1000, max_minutes=2, console=console, line_seconds=10, clock=clock)
@@ -877,6 +955,30 @@ def test_the_line_of_a_validation_shows_what_translations_scored(scores, shown):
     bar.on_epoch_begin(0)
     bar.show_validation({"token_loss": 2.0, "val_token_loss": 1.5, **scores})
     assert console.file.getvalue() == f"step 7  loss 2.000  validation:  loss 1.500  {shown}\n"
+
+
+def test_the_line_of_each_corpus_has_its_whole_name():
+    """And the loss is that over tokens, not Keras's mean of the batches; a long line is not folded."""
+    console = rich.console.Console(file=io.StringIO(), width=20)
+    bar = ProgressBar(TrainingState(step=7), console=console, clock=FakeClock())
+    of_corpus = {"val_token_loss my [/b] texts": 1.25, "val_accuracy my [/b] texts": 0.5}
+    bar.show_validation({"loss": 9.0, "token_loss": 2.0, "val_loss": 8.0, "val_token_loss": 1.5, **of_corpus})
+    assert console.file.getvalue().splitlines() == [
+        "step 7  loss 2.000  validation:  loss 1.500",
+        "  my [/b] texts: loss 1.250  accuracy 0.500",
+    ]
+
+
+def test_the_line_on_a_terminal_is_drawn_anew_within_a_second():
+    clock, state = FakeClock(), TrainingState()
+    console = rich.console.Console(file=io.StringIO(), force_terminal=True, color_system=None, width=200)
+    bar = ProgressBar(state, console=console, clock=clock)
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    state.step, clock.now = 2, clock.now + 1
+    bar.on_train_batch_end(0, {"loss": 2.5})
+    bar.close()
+    assert "step 2  loss 2.500" in console.file.getvalue()
 
 
 def test_live_line_on_a_terminal_gives_the_terminal_back():

@@ -1,5 +1,7 @@
 """What `model.compile` is given is what the configuration says."""
 
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -9,13 +11,13 @@ from kformer.losses import label_smoothed_cross_entropy
 from kformer.training.compile import compile_model
 
 LABELS = np.array([[3, 1, 4], [2, 5, 0]], "int32")  # 0 is padding
+TRANSLATOR = TransformerConfig(d_model=8, num_heads=1, pad_id=0)
 
 
-def compiled(**training):
+def compiled(transformer=TRANSLATOR, **training):
     """Logits over 7 classes from an embedding alone."""
     layers = [keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 7, embeddings_initializer="normal")]
     model = keras.Sequential(layers)
-    transformer = TransformerConfig(d_model=8, num_heads=1, pad_id=0)
     compile_model(model, transformer, TrainingConfig(precision="float32").replace(**training))
     return model
 
@@ -45,3 +47,20 @@ def test_tensorflow_traces_a_training_step_once(precision):
     model.train_step = lambda data: traced.append(data) or step(data)
     model.fit(LABELS, LABELS, verbose=0)
     assert len(traced) == 1
+
+
+@pytest.mark.tensorflow_only
+@pytest.mark.parametrize("device", ["GPU", "CPU"])
+def test_xla_compiles_a_training_step_of_tensorflow_on_a_gpu_alone(device, monkeypatch):
+    monkeypatch.setattr("keras.distribution.list_devices", lambda: [f"{device}:0".lower()])
+    seen = types.SimpleNamespace(device_type=device)
+    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind=None: [seen])
+    assert compiled().jit_compile == (device == "GPU")
+
+
+def test_rows_that_only_fill_a_batch_of_a_classifier_are_no_tokens():
+    """Whatever pads its texts."""
+    classifier = TransformerConfig(d_model=8, num_heads=1, pad_id=3, task="classify", num_decoder_layers=0)
+    labels, model = np.array([[5], [3], [0], [0]], "int32"), compiled(classifier)
+    model.run_eagerly = True
+    assert model.evaluate(labels, labels, return_dict=True, verbose=0)["tokens"] == 2

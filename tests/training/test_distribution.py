@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 import zipfile
 
 import numpy as np
@@ -67,6 +68,21 @@ def wait_for(path: pathlib.Path, group: list[subprocess.Popen]) -> None:
 def test_several_processes_need_jax():
     with pytest.raises(ValueError, match="The backend is tensorflow. Set the environment variable KERAS_BACKEND=jax"):
         initialize("127.0.0.1:1", 2, 0)
+
+
+def test_what_a_process_is_not_told_of_its_group_it_reads_from_keras_variables(monkeypatch):
+    """Of the addresses of all processes, the first is that of process 0."""
+    calls, ignored = [], types.SimpleNamespace(sync_global_devices=lambda name: None)
+    distributed = types.SimpleNamespace(initialize=lambda *group, **seconds: calls.append(group))
+    monkeypatch.setitem(sys.modules, "jax", types.SimpleNamespace(distributed=distributed))
+    monkeypatch.setitem(sys.modules, "jax.experimental", types.SimpleNamespace(multihost_utils=ignored))
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    monkeypatch.setattr("atexit.register", lambda function: None)
+    for name, value in {"JOB_ADDRESSES": "first:9,second:9", "NUM_PROCESSES": "2", "PROCESS_ID": "1"}.items():
+        monkeypatch.setenv(f"KERAS_DISTRIBUTION_{name}", value)
+    initialize()
+    initialize("other:7", 3, 0)
+    assert calls == [("first:9", 2, 1), ("other:7", 3, 0)]
 
 
 @pytest.mark.parametrize("number", [0, 99])

@@ -144,3 +144,18 @@ def test_a_run_out_of_patience_trains_no_further_when_it_is_resumed() -> None:
     assert Budget(patience=3).spent(state) == told
     state.best = 0.0  # a BLEU of 0.0 tells nothing, so that no validation counts
     assert Budget(patience=3, monitor=MONITORS["bleu"]).spent(state) is None
+
+
+@pytest.mark.parametrize(
+    ("step", "seconds", "waited", "reason"),
+    [
+        (3, 59.9, 1, None),
+        (4, 60.0, 2, "the budget of 4 steps is spent"),
+        (3, 60.0, 2, "the budget of 1 minute is spent"),
+        (3, 59.9, 2, "2 validations brought no better loss"),
+    ],
+)
+def test_a_budget_is_spent_when_a_limit_is_reached_and_steps_are_told_before_minutes(step, seconds, waited, reason):
+    state = TrainingState(step=step, seconds=seconds, waited=waited)
+    spent = Budget(max_steps=4, max_minutes=1, patience=2).spent(state)
+    assert (spent and spent.now) == reason

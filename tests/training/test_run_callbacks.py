@@ -229,6 +229,14 @@ def test_scores_keep_the_names_that_the_corpora_had_when_the_run_began(at_valida
     }
 
 
+def test_validation_pairs_that_belong_to_no_corpus_are_scored_together(at_validations):
+    """Those of one file for all corpora."""
+    parts = (CorpusPart("here", "", 1, 0), CorpusPart("there", "", 1, 0))
+    translations, translator, *_ = at_validations(SENTENCES, parts=parts, scored_sources=7)
+    assert {*translations.score()} == {"val_bleu", "val_chrf"}
+    assert translator.read == [source for source, _ in SENTENCES]
+
+
 @pytest.mark.parametrize("scored", [0, 5])
 @pytest.mark.parametrize("samples", [[], ["text 7", "text 6", "text 5", "text 4"]])
 def test_chosen_samples_are_shown_or_else_three_of_the_scored_sources(scored, samples, at_validations):
@@ -248,6 +256,15 @@ def test_chosen_samples_are_shown_or_else_three_of_the_scored_sources(scored, sa
     shown = [line.strip() for line in run.console.file.getvalue().splitlines() if line.startswith("  text")]
     assert shown == (samples or ["text 1", "text 2", "text 3"])
     assert f"  {shown[-1]}\n  -> a sentence of number {shown[-1][-1]}\n" in run.console.file.getvalue()
+
+
+def test_samples_are_of_each_corpus_in_turn_as_long_as_it_has_any(at_validations):
+    parts = (CorpusPart("short", "", 1, 1), CorpusPart("long", "", 1, 6))
+    translations, translator, *_ = at_validations(SENTENCES, parts=parts, scored_sources=7)
+    translations.tensorboard.on_train_begin()
+    translations.show_samples()
+    translations.tensorboard.close()
+    assert translator.read == ["text 1", "text 2", "text 3"]
 
 
 @pytest.mark.parametrize(

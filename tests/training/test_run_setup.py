@@ -1,18 +1,25 @@
 """What a new run writes before it trains."""
 
 import dataclasses
+import io
 import shutil
 import sys
 
 import pytest
+import rich.console
 import toy
+from own_models import write_model
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.data.joined import join_corpora
 from kformer.files.checksums import DamagedFileError
 from kformer.runs.folder import RunFolder
+from kformer.training.build_run import build_run
+from kformer.training.checkpoints import TrainingState
+from kformer.training.distributed import process_group
 from kformer.training.new_run import start_run
+from kformer.training.opened_run import RunRequest, opened_run
 from kformer.training.resumed_run import resume_run
 
 pytestmark = pytest.mark.tensorflow_only
@@ -139,10 +146,33 @@ def test_a_run_reads_symbols_if_its_sources_are_symbols(training, task, symbols,
     assert run.reads_symbols() == symbols
 
 
+def test_a_classifier_has_the_special_ids_of_its_texts_and_not_of_its_labels(tmp_path):
+    labels = [(source, f"length-{len(source.split())}") for source, _ in toy.corpus().valid]
+    own = write_model(tmp_path / "own.model", [source for source, _ in labels], pad_id=3)
+    training = toy.TRAINING.replace(source_tokenizer=str(own))
+    corpus, transformer = Corpus("lengths", labels, labels, []), toy.TRANSFORMER.replace(task="classify")
+    setup = start_run(RunFolder(tmp_path / "run"), corpus, transformer, training)
+    texts, classes = setup.tokenizers
+    ids = [(one.pad_id, one.start_id, one.end_id) for one in (setup.transformer, texts, classes)]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_without_settings_the_training_suits_the_task_of_the_given_sizes(tmp_path):
+    """Language models are trained without label smoothing."""
+    transformer = toy.TRANSFORMER.replace(task="language-model", num_encoder_layers=0)
+    texts = [(source, "") for source, _ in toy.corpus().valid]
+    request = RunRequest(RunFolder(tmp_path / "run"), Corpus("texts", texts, texts, []), transformer, None, False, None)
+    with opened_run(request, process_group(1), rich.console.Console(quiet=True)) as opened:
+        assert opened.setup.training.label_smoothing == 0.0
+
+
 def test_tags_of_corpora_are_symbols_beside_those_of_a_user(tmp_path):
     corpus = join_corpora([toy.corpus()], ["<2es>"])
-    setup = start_run(RunFolder(tmp_path / "run"), corpus, toy.TRANSFORMER, toy.TRAINING.replace(user_symbols="{0}"))
+    run, given = RunFolder(tmp_path / "run"), toy.TRAINING.replace(user_symbols="{0}")
+    setup = start_run(run, corpus, toy.TRANSFORMER, given)
     assert setup.training.user_symbols == "{0} <2es>"
+    for again in (given, setup.training):  # a tag that is a symbol already is none twice
+        assert resume_run(run, corpus, training=again).training == setup.training
     blank_and_symbol = setup.tokenizers[0].tokenize(["{0}", "<2es>"]).row_lengths()
     assert blank_and_symbol.numpy().tolist() == [2, 2]
 
@@ -188,7 +218,8 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
 def test_every_budget_may_change_and_change_back(begun, tmp_path):
     run = RunFolder(shutil.copytree(begun.path, tmp_path / "run"))
     budget = {"max_epochs": 7, "max_steps": 8, "max_minutes": 9.0, "patience": 10, "keep_weights": 11}
-    for training in (toy.TRAINING.replace(**budget, checkpoint_minutes=12.0), toy.TRAINING):
+    budget |= {"checkpoint_minutes": 12.0, "least_improvement": 13.0}
+    for training in (toy.TRAINING.replace(**budget), toy.TRAINING):
         resume_run(run, toy.corpus(), training=training)
         assert run.training_config() == training.replace(precision="float32", scored_sources=0)
 
@@ -222,6 +253,22 @@ def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, tmp_path, mo
             start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
     assert not run.exists()
     run.best_weights_file.touch()  # of a model that was written here in part, too
+    run.embeddings_file.touch()
     start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
     assert not run.best_weights_file.exists()
+    assert not run.embeddings_file.exists()
     resume_run(run, toy.corpus())
+
+
+def test_labels_that_cannot_be_learned_are_told_and_a_new_vocabulary_is_not_said_to_be_of_another_corpus(tmp_path):
+    console, group = rich.console.Console(file=io.StringIO(), width=200), process_group(1)
+    labels = [("one", "odd"), ("one two", "even")] * 9
+    corpus = Corpus("labels", labels, [*labels, ("one two one", "none")], [])
+    transformer, training = toy.TRANSFORMER.replace(task="classify"), toy.TRAINING.replace(tokenizer="words")
+    request = RunRequest(RunFolder(tmp_path / "run"), corpus, transformer, training, False, None)
+    with opened_run(request, group, console) as opened:
+        build_run(request, opened, group, TrainingState(), console)
+    said = console.file.getvalue()
+    assert "1 validation label not among the training labels" in said
+    assert "The model reads at most 256 tokens at once" in said
+    assert "made for another corpus" not in said

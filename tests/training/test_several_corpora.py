@@ -307,11 +307,14 @@ def test_tags_are_words_of_the_vocabulary_where_texts_are_not_divided_into_subwo
 
 def test_a_corpus_whose_validation_pairs_are_all_too_long_has_no_loss_of_its_own(tmp_path, untraced, capsys):
     parts = [Corpus("long", THERE.train[:9], [("one " * 40, "uno")], []), Corpus("short", *[THERE.train[:9]] * 2, [])]
+    parts.append(Corpus("made", THERE.train[9:18], [], []))  # which never had any
     run = train(join_corpora(parts), tmp_path / "run", toy.TRANSFORMER, UNSCORED.replace(max_steps=1)).run
     (row,) = rows_of(run)
     assert "val_token_loss short" in row
     assert "val_token_loss long" not in row
-    assert "long has no loss of its own, because each of its 1 validation pairs is" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "long has no loss of its own, because each of its 1 validation pairs is" in said
+    assert "made has no loss" not in said
 
 
 def test_a_run_goes_on_only_with_the_same_border_between_its_corpora(tmp_path, untraced):

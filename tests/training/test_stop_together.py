@@ -14,6 +14,7 @@ from kformer.training.callbacks import (
     StopOnNaN,
     StopTogether,
 )
+from kformer.training.callbacks.ends_run import end_run
 from kformer.training.checkpoints import TrainingState
 
 
@@ -208,6 +209,15 @@ def test_a_loss_that_is_not_finite_is_an_error_at_the_same_batch_in_all():
         processes[1].begin(8)
 
 
+def test_the_end_of_the_budget_is_not_taken_for_that_of_a_users_callback():
+    """All processes count the updates alike: if the main one asked the others to stop, they would be gone."""
+    process, heard = only_process(stops_at(None), StopsTraining(99))
+    process.begin(0)
+    end_run(process.model, process.state, "the budget of 1 step is spent")
+    process.end(0)
+    assert (process.model.stop_training, heard) == (True, [0])
+
+
 class Ending(EndsRun):
     """Notes that it has ended the run."""
 
@@ -231,3 +241,11 @@ def test_of_two_reasons_to_end_the_one_with_the_larger_wish_counts_whichever_cam
     network.asked[1].append(0)  # the other process has no reason
     together.compare()
     assert ended == [3]
+
+
+def test_of_two_callbacks_of_one_kind_the_one_that_asked_gives_the_reason():
+    together, first, second = StopTogether(TrainingState(), lambda value: lambda: value), [], []
+    asks, _ = Ending(3, together, first), Ending(3, together, second)
+    asks.request_stop()
+    together.compare()
+    assert (first, second) == ([3], [])

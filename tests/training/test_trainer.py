@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import sys
+import types
 
 import keras
 import numpy as np
@@ -214,6 +215,19 @@ def test_a_measurement_that_a_signal_has_ended_has_no_result(monkeypatch):
     monkeypatch.setattr("kformer.training.speed.train", lambda *arguments, **options: None)
     with pytest.raises(KeyboardInterrupt):
         measure_seconds_per_update(three_words(), toy.TRANSFORMER, WORDS)
+
+
+def test_a_measurement_is_ended_by_no_budget_and_its_validation_is_short(monkeypatch):
+    def trained(corpus, folder, transformer, training, callbacks, console):
+        given.append((len(corpus.valid), training.max_epochs, training.max_minutes))
+        callbacks[0].set_model(types.SimpleNamespace(stop_training=False))
+        callbacks[0].measured(2.5)
+        assert callbacks[0].model.stop_training
+
+    given, budget = [], WORDS.replace(max_steps=None, max_epochs=1, max_minutes=2)
+    monkeypatch.setattr("kformer.training.speed.train", trained)
+    assert measure_seconds_per_update(toy.corpus(), toy.TRANSFORMER, budget) == 2.5
+    assert given == [(10, None, None)]
 
 
 @pytest.mark.usefixtures("untraced")

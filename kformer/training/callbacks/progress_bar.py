@@ -64,7 +64,9 @@ class ProgressBar(keras.callbacks.Callback):
             self._live.start()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._tokens_shown, self._tokens_at = 0.0, self.clock()
+        # Where an epoch is resumed in its middle, its tokens so far are restored, and are none of this time.
+        self._tokens_shown: float | None = None if self.state.epoch_batch else 0.0
+        self._tokens_at = self.clock()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         with self._lock:
@@ -111,9 +113,10 @@ class ProgressBar(keras.callbacks.Callback):
         total = f"/{self.total_steps}" if self.total_steps else ""
         parts = [f"step {self.state.step}{total}", *_metrics(logs, _OF_TRAINING)]
         if "tokens" in logs and now > self._tokens_at:
-            rate = max(0.0, logs["tokens"] - self._tokens_shown) / (now - self._tokens_at)
+            if self._tokens_shown is not None:
+                rate = max(0.0, logs["tokens"] - self._tokens_shown) / (now - self._tokens_at)
+                parts.append(f"{rate:,.0f} tokens/s")
             self._tokens_shown, self._tokens_at = logs["tokens"], now
-            parts.append(f"{rate:,.0f} tokens/s")
         seconds_left = self._seconds_left(now)
         if seconds_left is not None:
             parts.append(f"{_duration(seconds_left)} left")
