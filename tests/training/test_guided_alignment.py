@@ -203,7 +203,7 @@ def alignment_error(weight):
     rng = np.random.default_rng(5)
     transformer = TRANSFORMER.replace(num_encoder_layers=1, num_decoder_layers=1, d_model=16, d_ff=32)
     model = guided(transformer, weight)
-    model.compile("adam", LabelSmoothedCrossEntropy(), jit_compile=False)  # as on any CPU
+    model.compile("adam", LabelSmoothedCrossEntropy())
     model.optimizer.learning_rate = 0.01
     model.fit(*reversed_rows(64 * 40, 6, rng), batch_size=64, verbose=0)
     inputs, _ = reversed_rows(50, 6, rng)
