@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 import kformer
 from kformer.cli.main import app
-from kformer.export.ctranslate2 import export_ctranslate2
+from kformer.export.ctranslate2 import CTranslate2Target, export_ctranslate2
 from kformer.export.ctranslate2_engine import CTranslate2Engine
+from kformer.export.target import Trial
 from kformer.inference import Model
 from kformer.models.building import build_model
-from kformer.tokenizers import SymbolTokenizer
+from kformer.tokenizers import SentencePieceTokenizer, SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -185,3 +186,18 @@ def test_an_export_that_computes_something_else_does_not_get_its_name(make, tmp_
     with pytest.raises(ValueError, match="The export does not compute what the predictor does"):
         export_ctranslate2(make(), tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
+
+
+def test_the_folder_has_what_those_without_kformer_need(tmp_path, monkeypatch):
+    monkeypatch.setattr(CTranslate2Target, "check", lambda *_: Trial({}, 0.0))
+    source = SentencePieceTokenizer.train(["a bb abba baba", "ab ba aab bba"], vocab_size=269)
+    target = SentencePieceTokenizer.train(["c dd cddc dcdc", "cd dc ccd ddc"], vocab_size=271)
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    config = kformer.TransformerConfig(269, 271, embedding_tying="target", **(SIZES | layers))
+    search = kformer.DecodingConfig(beam_size=3, length_penalty=0.5)
+    mine = kformer.Translator(build_model(config), config, source, target, search, samples=["abba"])
+    folder = export_ctranslate2(mine, tmp_path / "exported")
+    assert (folder / "source.model").read_bytes() == source.model_bytes
+    assert (folder / "target.model").read_bytes() == target.model_bytes
+    told = (folder / "README.md").read_text(encoding="utf-8")
+    assert "engine.translate_batch([pieces], beam_size=3, length_penalty=0.5)[0]" in told

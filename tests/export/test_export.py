@@ -23,7 +23,7 @@ import toy
 from numpy_models import NumpyModel
 
 from kformer.config import DecodingConfig
-from kformer.export.check import check_operations, check_without_python
+from kformer.export.check import check_operations, check_scores, check_without_python
 from kformer.export.kinds import EXPORT_PRECISIONS
 from kformer.export.operations import operations
 from kformer.export.quantization import MATRICES
@@ -32,7 +32,7 @@ from kformer.export.server_files import BATCH_SIZES
 from kformer.inference import Model
 from kformer.models import build_transformer
 from kformer.runtime.export_description import description
-from kformer.runtime.versions import find_saved_model, next_version, versions
+from kformer.runtime.versions import check_version, find_saved_model, next_version, versions
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer
 
@@ -161,6 +161,10 @@ def test_a_smaller_precision_translates_as_the_translator_does_and_is_a_smaller_
     else:
         smaller = export_saved_model(numbers_translator, tmp_path, precision=precision)
     check_an_export(smaller, numbers_translator, precision, "portable")
+    found, needs = description(smaller), {"bfloat16": ("2.12", "any"), "int8": ("2.17", "x86-64")}
+    assert (found["oldest_server"], found["processor"]) == needs[precision]
+    graphs = [(folder / "saved_model.pb").read_bytes() for folder in (smaller, exported)]
+    assert [b"SINGLE_THREADED_EXECUTOR" in graph for graph in graphs] == [precision == "int8", False]
     sizes = [sum(file.stat().st_size for file in folder.glob("variables/*")) for folder in (smaller, exported)]
     weights = numbers_translator.model.count_params()
     assert sizes[1] - sizes[0] == pytest.approx((4 - bytes_each) * weights, rel=0.05)
@@ -184,6 +188,7 @@ def test_the_description_says_how_far_the_export_is_from_the_translator(exported
     found = description(exported)
     assert (found["precision"], found["variant"], found["beam_size"]) == ("float32", "portable", 4)
     assert (found["samples"], found["symbols"]) == (16, False)
+    assert (found["oldest_server"], found["processor"]) == ("2.12", "any")
     assert found["identical_answers"] == 1.0
     assert found["score_difference"] < 1e-3
 
@@ -210,6 +215,18 @@ def test_an_export_that_computes_something_else_is_refused(numbers_translator, t
     ):
         export_saved_model(translator, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_scores_of_an_export_may_differ_as_much_as_rounding_to_its_precision_explains():
+    expected = np.array([-1.0, -3.0])  # their mean is 2
+    assert check_scores(expected, 1.05 * expected, "int8") == {"score_difference": pytest.approx(0.05)}
+    told = r"scores on 2 texts differ by 5\.00% of their mean; rounding to float32 explains at most 0\.10%\."
+    with pytest.raises(ValueError, match=told):
+        check_scores(expected, 1.05 * expected, "float32")
+    with pytest.raises(ValueError, match=r"rounding to int8 explains at most 10\.00%\. Export in float32\."):
+        check_scores(expected, 1.2 * expected, "int8")
+    with pytest.raises(ValueError, match="does not compute what the predictor does"):
+        check_scores(expected, np.array([-1.0, np.nan]), "int8")
 
 
 HALF = tf.constant(0.5)
@@ -429,6 +446,14 @@ def test_versions_end_with_the_largest_number(numbers_translator, tmp_path):
         export_saved_model(numbers_translator, tmp_path)
     with pytest.raises(ValueError, match="version must be from 0 to 9223372036854775807. Received: version=9223372036"):
         export_saved_model(numbers_translator, tmp_path, version=2**63)
+
+
+@pytest.mark.parametrize("version", [0, 2**63 - 1])
+def test_the_least_and_the_largest_number_are_versions(version, tmp_path):
+    check_version(tmp_path, version)
+    (tmp_path / str(version)).mkdir()
+    with pytest.raises(FileExistsError, match=f"{version} exists already"):
+        check_version(tmp_path, version)
 
 
 def test_a_version_exists_with_zeros_before_it_too(numbers_translator, tmp_path):

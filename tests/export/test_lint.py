@@ -5,9 +5,11 @@ import shutil
 
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
+from kformer.export.check import check_operations
 from kformer.export.lint import lint
 from kformer.export.operations import AT_START, operations, places
 
@@ -196,3 +198,49 @@ def test_a_graph_that_servers_do_not_load_is_told(with_variable, tmp_path):
     assert "No graph has the tag serve, which servers load. There are: train" in [f.problem for f in lint(folder)]
     (folder / "saved_model.pb").write_bytes(b"")
     assert "There are: no graphs" in lint(folder)[0].problem
+
+
+def of_operations(folder: pathlib.Path, *operations: str, output: str = "y", tag: str = "serve") -> pathlib.Path:
+    """A SavedModel of these operations, of which the first one gives the only output."""
+    meta_graph = saved_model_pb2.SavedModel().meta_graphs.add()
+    meta_graph.meta_info_def.tags.append(tag)
+    for operation in operations:
+        meta_graph.graph_def.node.add(name=operation, op=operation)
+    found = meta_graph.signature_def["serving_default"].outputs[output]
+    found.name = f"{operations[0]}:0"
+    found.tensor_shape.dim.add(size=-1)
+    folder.mkdir()
+    (folder / "saved_model.pb").write_bytes(saved_model_pb2.SavedModel(meta_graphs=[meta_graph]).SerializeToString())
+    return folder
+
+
+def test_an_operation_of_onednn_is_a_warning_with_the_processor(tmp_path):
+    (finding,) = lint(of_operations(tmp_path / "model", "_MklSoftmax", "Softmax", "_MklTanh"))
+    assert not finding.fatal
+    assert finding.problem == "_MklSoftmax, _MklTanh exist only where TensorFlow is built with oneDNN"
+    assert finding.remedy == "Serve it on x86-64, and leave TF_ENABLE_ONEDNN_OPTS on."
+    assert sorted(finding.paths) == [("at start", "_MklTanh"), ("serving_default", "_MklSoftmax")]
+
+
+def test_without_a_version_the_newest_server_is_meant(tmp_path):
+    model = of_operations(tmp_path / "model", "_QuantizedMatMul")  # which servers have from 2.17 on
+    assert [finding.fatal for finding in lint(model)] == [False]
+    lacking, _ = lint(model, "2.16")
+    assert lacking.problem == "TensorFlow Serving 2.16 lacks _QuantizedMatMul"
+    assert lacking.remedy == "Use a server from 2.17 on, or an export in float32 or bfloat16."
+
+
+def test_what_keeps_a_model_from_being_served_stands_before_warnings(tmp_path):
+    first, second = lint(of_operations(tmp_path / "model", "StringUpper", output="y_bytes", tag="train"))
+    assert (first.fatal, second.fatal) == (True, False)
+    assert first.problem.startswith("No graph has the tag serve")
+    assert second.problem.startswith("The output y_bytes of serving_default ends in _bytes")
+
+
+def test_an_operation_of_xlas_bridge_is_an_error_and_no_export_has_it(tmp_path):
+    model = of_operations(tmp_path / "model", "XlaDynamicUpdateSlice")
+    (finding,) = lint(model)
+    assert finding.fatal
+    assert finding.problem == "XlaDynamicUpdateSlice belongs to XLA's bridge, not to core TensorFlow"
+    with pytest.raises(ValueError, match="operations that TensorFlow Serving does not run: XlaDynamicUpdateSlice. Use"):
+        check_operations(model)

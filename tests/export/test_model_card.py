@@ -40,6 +40,17 @@ def test_the_card_of_an_unknown_model_says_so(tmp_path, numbers_translator):
     assert "## Scores\n\nNot known.\n" in page
 
 
+def test_the_page_of_a_card_is_a_table_whatever_the_facts_hold(tmp_path, numbers_translator):
+    tokenizers = (numbers_translator.source_tokenizer, numbers_translator.target_tokenizer)
+    facts = {"provenance": "Made of a book.", "corpus": {"name": "a|b\nc", "pairs": 3}}
+    known = Translator(numbers_translator.model, numbers_translator.config, *tokenizers, facts=facts)
+    write_card(_folder(tmp_path), known, {"precision": "float32"})
+    page = (tmp_path / READABLE_CARD_FILE).read_text()
+    assert page.startswith("# A Transformer for the task translate\n\nLicence: not known. ")
+    assert " parameters.\n\nMade of a book.\n\n## Scores\n" in page
+    assert "## Corpus\n\n| | |\n| --- | --- |\n| name | a\\|b c |\n| pairs | 3 |\n\n## Model\n" in page
+
+
 def test_an_export_has_the_card_of_its_run(numbers_translator, numbers_export):
     card = json.loads((numbers_export / "1" / CARD_FILE).read_text())
     assert card["corpus"] == numbers_translator.facts["corpus"]

@@ -83,6 +83,15 @@ class TestWayBack:
             assert mine.tokenize(lines).to_list() == other.tokenize(lines).to_list()
             assert mine.special_ids() == other.special_ids()
 
+    def test_the_fields_of_its_configuration_are_those_of_transformers(self, way):
+        """But for what says how its weights were kept, and what an import reads in other words."""
+        imported, folder = way
+        given, found = (json.loads((one / "config.json").read_text()) for one in (imported.folder, folder))
+        others = ("architectures", "dtype", "forced_eos_token_id", "id2label")
+        same = [name for name in found if given.get(name) is not None and name not in others]
+        assert len(same) > 12
+        assert {name: given[name] for name in same if given[name] != found[name]} == {}
+
     def test_the_file_is_the_one_that_transformers_writes(self, way):
         """Byte for byte, where the model was kept in 32 bits and all of it was imported."""
         imported, folder = way

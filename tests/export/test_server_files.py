@@ -11,7 +11,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.warmup import WARMUP_FILE, try_requests
-from kformer.serving.config_files import DEFAULT_METRICS_PATH, read_batching, read_metrics_path
+from kformer.serving.config_files import DEFAULT_METRICS_PATH, read_batching, read_metrics_path, read_models
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -81,3 +81,11 @@ def test_what_a_person_has_edited_stays(tmp_path):
     write_server_files(tmp_path, "portable", 0.5)
     assert (tmp_path / "batching.config").read_text() == "max_batch_size { value: 8 }"
     assert (tmp_path / "models.config").is_file()
+
+
+def test_the_model_has_the_name_of_its_folder_as_far_as_that_can_stand_in_a_url(tmp_path):
+    base = tmp_path / "my_model 1.5: en-es"
+    base.mkdir()
+    write_server_files(base, "portable", 0.5)
+    (model,) = read_models(base / "models.config")
+    assert (model.name, str(model.base_path)) == ("my_model-1.5--en-es", "/models/my_model-1.5--en-es")

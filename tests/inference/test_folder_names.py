@@ -110,7 +110,7 @@ def test_the_other_path_holds_nothing_open_afterwards(tmp_path):
     assert os.listdir("/proc/self/fd") == before
 
 
-@pytest.mark.parametrize("name", ["en:es", "a/b", "", "..", LATIN_1, "a\nb"])
+@pytest.mark.parametrize("name", ["en:es", "a/b", "", ".", "..", LATIN_1, "a\nb"])
 def test_a_name_that_cannot_stand_in_a_url_is_no_models_name(name):
     with pytest.raises(ValueError, match="A model's name stands in URLs"):
         check_model_name(name)

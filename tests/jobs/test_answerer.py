@@ -6,13 +6,14 @@ import socket
 import time
 
 import pytest
-from scripted_rest import ScriptedRest
+from scripted_rest import METADATA, ScriptedRest
 
 from kformer.client import ServerError
 from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
 from kformer.jobs.answerer import LocalModel, ServedModel
+from kformer.jobs.asking import AskedAnswers
 from kformer.text.batches import Hypothesis
 
 pytestmark = pytest.mark.tensorflow_only
@@ -55,3 +56,13 @@ def test_a_server_that_does_not_answer_in_time_is_given_up():
         with pytest.raises(ServerError), ServedModel(url, timeout=0.5).opened() as answer:
             answer([b"one"], 0)
         assert time.monotonic() - began < 20  # a client waits for 60 seconds where nothing else is said
+
+
+def test_requests_that_a_batch_needs_draw_with_seeds_of_their_own(monkeypatch):
+    """Equal texts would be drawn alike otherwise."""
+    monkeypatch.setitem(METADATA, "translate_with_options", METADATA["serving_default"])
+    drawn = AskedAnswers(options={"temperature": 1.0})
+    with ScriptedRest() as server, ServedModel(server.url, asking=drawn).opened() as answer:
+        answer([b"one"] * 70, 7)
+    seeds = [body["inputs"]["seed"] for body in server.predictions]
+    assert seeds == [7, 7 + (32 << 32), 7 + (64 << 32)]  # by the number of texts before

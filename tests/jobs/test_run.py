@@ -73,6 +73,28 @@ def test_the_name_of_an_input_need_not_be_utf_8(tmp_path):
     assert (answers(tmp_path / "job"), worker.asked) == ("A\nB\n", [])
 
 
+def test_what_is_noted_of_lines_is_counted_over_all_parts_with_the_first_line(tmp_path):
+    """The longest line of a part is asked first."""
+    file = tmp_path / "lines.txt"
+    file.write_text("one\nodd a\nodd longer\ntwo\nodd b\n")
+    report = run_job(tmp_path / "job", JobSettings((file,), {}, lines_per_part=3), read, OneWorker())
+    assert report.notes == {"odd": (3, f"line 2 of {file}")}
+    parts = [json.loads(line) for line in (tmp_path / "job" / "manifest.jsonl").read_text().splitlines()]
+    assert [part["notes"] for part in parts] == [{"odd": [2, 2]}, {"odd": [1, 5]}]
+
+
+@pytest.mark.parametrize("on_fault", ["empty", "source", "keep"])
+def test_the_progress_counts_each_line_once(on_fault, tmp_path):
+    """Answered, refused by the model, beyond the limits of a line; and all at once where the job is repeated."""
+    file = tmp_path / "lines.txt"
+    file.write_text(f"one\n{REFUSED.decode()}\n{10 * 'x'}\n")
+    settings = JobSettings((file,), {}, on_fault=on_fault, limits=LineLimits(line=9, word=9))
+    done, again = [], []
+    run_job(tmp_path / "job", settings, read, OneWorker(refusing), done.append)
+    run_job(tmp_path / "job", settings, read, None, again.append)
+    assert (sum(done), again) == (3, [3])
+
+
 @pytest.mark.parametrize("stopped_after", range(1, 6))
 def test_a_stopped_job_goes_on_and_ends_with_the_same_files(stopped_after, tmp_path, settings):
     class Stopped(OneWorker):
@@ -149,6 +171,27 @@ def test_a_file_that_has_changed_is_refused(tmp_path, settings, files):
         run_job(tmp_path / "job", settings, read, OneWorker())
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(["ab", "c"], ["a", "bc"]), (["a id 1", "b id 2"], ["a id 1", "b id 3"])],
+    ids=["divided otherwise", "kept beside the text"],
+)
+def test_whatever_has_changed_of_the_lines_is_refused(before, after, tmp_path):
+    def with_ids(path):
+        for line in path.read_text().splitlines():
+            text, _, kept = line.partition(" ")
+            yield InputLine(text.encode(), kept)
+
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(before))
+    settings = JobSettings((file,), {}, form=TextColumns(kept=True))
+    run_job(tmp_path / "job", settings, with_ids, OneWorker())
+    run_job(tmp_path / "job", settings, with_ids, workers=None)
+    file.write_text("\n".join(after))
+    with pytest.raises(ValueError, match="lines.txt has changed since .*: lines 1 to 2 are other ones"):
+        run_job(tmp_path / "job", settings, with_ids, workers=None)
+
+
 def test_fewer_lines_than_before_are_refused(tmp_path, settings, files):
     run_job(tmp_path / "job", settings, read, OneWorker())
     files[1].write_text("")
@@ -174,6 +217,20 @@ def test_another_job_in_the_same_folder_is_refused(change, told, tmp_path, setti
         run_job(tmp_path / "job", dataclasses.replace(settings, **change), read, OneWorker())
     assert told in str(refused.value)
     assert answers(tmp_path / "job") == WHOLE
+
+
+def test_a_damaged_description_of_a_job_is_told(tmp_path, settings):
+    run_job(tmp_path / "job", settings, read, OneWorker())
+    (tmp_path / "job" / "job.json").write_text("{")
+    with pytest.raises(ValueError, match=r"job.json is damaged \(.*\). Name a new folder by --output."):
+        run_job(tmp_path / "job", settings, read, OneWorker())
+
+
+def test_a_job_has_a_file_and_a_part_has_a_line(files):
+    with pytest.raises(ValueError, match=r"A job needs at least one file. Name it by --input FILE."):
+        JobSettings((), {})
+    with pytest.raises(ValueError, match=r"lines_per_part must be at least 1. Received: 0."):
+        JobSettings(files, {}, lines_per_part=0)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path, settings):

@@ -136,6 +136,20 @@ def test_a_server_that_refuses_everything_spoils_nothing(tmp_path):
     assert refusing.asked
 
 
+def test_a_text_goes_to_two_of_three_servers_that_refuse_it(tmp_path):
+    class Strict(Server):
+        def answer(self, texts, seed):
+            self.asked += b"bad" in texts
+            if b"bad" in texts:
+                raise RefusedTextError("it is a bad word", b"bad")
+            return capitals(texts, seed)
+
+    servers = [Strict(), Strict(), Strict()]
+    found, report = job(tmp_path, servers, [b"good", b"bad"])
+    assert (found, report.faults) == ([b"GOOD", b""], 1)
+    assert sum(server.asked for server in servers) == 4  # with its neighbour, and alone
+
+
 def test_a_busy_server_rests_before_it_is_asked_again(tmp_path):
     """Half a second, then twice as long each time, while the other one answers ten batches in a second."""
 

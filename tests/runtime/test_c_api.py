@@ -206,3 +206,9 @@ def test_numbers_of_16_bits_are_computed_and_other_types_are_refused(tmp_path):
 @pytest.mark.parametrize("threads", [1, 127, 128, 300])
 def test_any_number_of_threads_is_taken(sums, threads):
     assert SavedModel(sums, threads).signatures
+
+
+def test_inputs_may_be_views_whose_numbers_do_not_lie_side_by_side(sums):
+    columns = np.arange(6, dtype="int32").reshape(3, 2).T
+    found = SavedModel(sums).run("serving_default", {"a": columns, "b": np.array(1, "int32")})
+    assert found["sum"].tolist() == [[10, 12, 14], [11, 13, 15]]

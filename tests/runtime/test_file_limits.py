@@ -1,10 +1,13 @@
 """The kinds and sizes of a version's files, which are looked at before any of them is opened."""
 
 import os
+import warnings
 
 import pytest
 
 from kformer.runtime.confinement import check_confined
+from kformer.runtime.export_check import check_export
+from kformer.runtime.export_description import description
 from kformer.runtime.file_limits import MOST_EXTRA_BYTES, MOST_GRAPH_BYTES, check_files, outside_links
 
 
@@ -74,8 +77,6 @@ def test_links_are_accepted_within_the_folder_only(version):
 
 @pytest.mark.parametrize("name", ["../../secret", "/proc/version"])
 def test_checksums_of_files_elsewhere_are_not_computed(version, name):
-    from kformer.runtime.export_check import check_export
-
     (version.parent / "secret").touch()
     (version / "assets.extra").mkdir()
     (version / "assets.extra" / "SHA256SUMS").write_text(f"{'0' * 64}  {name}\n")
@@ -84,8 +85,6 @@ def test_checksums_of_files_elsewhere_are_not_computed(version, name):
 
 
 def test_a_link_out_of_the_folder_is_not_followed_before_it_is_refused(version):
-    from kformer.runtime.export_check import check_export
-
     (version / "assets.extra").mkdir()
     (version / "assets.extra" / "kformer.json").symlink_to("/proc/version")
     with pytest.raises(ValueError, match="uses files outside its folder: .*kformer.json"):
@@ -97,3 +96,40 @@ def test_what_cannot_be_read_is_not_called_damaged(version):
     (version / "saved_model.pb").symlink_to("nothing")  # as on a disk that is away
     with pytest.raises(FileNotFoundError):
         check_files(version)
+
+
+def described(version, content):
+    """Writes what an export says of itself."""
+    (version / "assets.extra").mkdir()
+    (version / "assets.extra" / "kformer.json").write_bytes(content)
+
+
+def test_a_model_of_another_program_has_no_description(version):
+    assert description(version) == {}
+
+
+DAMAGED = ["half an object", "a list", "null", "no text", "deep"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"null", b"\xff", b"[" * 100_000], ids=DAMAGED)
+def test_a_damaged_description_is_told(version, content):
+    described(version, content)
+    with pytest.raises(ValueError, match="kformer.json is damaged: .* Export the model again."):
+        description(version)
+
+
+@pytest.mark.parametrize(
+    ("precision", "multiplies", "is_slow"),
+    [("bfloat16", False, True), ("bfloat16", True, False), ("float32", False, False)],
+)
+def test_a_processor_that_only_emulates_the_precision_of_an_export_is_told(
+    version, precision, multiplies, is_slow, monkeypatch
+):
+    monkeypatch.setattr("kformer.runtime.export_check.cpu_multiplies_bfloat16", lambda: multiplies)
+    described(version, b'{"precision": "%s"}' % precision.encode())
+    with warnings.catch_warnings(record=True, action="always") as told:
+        check_export(version)
+    assert [str(warning.message) for warning in told] == is_slow * [
+        f"{version} computes in bfloat16, which this CPU only emulates: it will be slow. Export with --precision "
+        "float32 for this machine."
+    ]

@@ -73,6 +73,9 @@ def test_another_url_is_refused_with_the_forms_that_are_right(url):
         ({"batch_size": 0}, "batch_size must be at least 1. Received: 0."),
         ({"token": ""}, "A token is one line of ASCII characters"),
         ({"token": "two\nlines"}, "A token is one line of ASCII characters"),
+        ({"token": " sesame"}, "A token is one line of ASCII characters, without blanks around it"),
+        ({"token": "sesame "}, "A token is one line of ASCII characters, without blanks around it"),
+        ({"token": "s\u00e9same"}, "A token is one line of ASCII characters"),
         ({"ca_file": __file__}, "ca_file is for https and grpcs. Received: http://h/v1/models/m"),
         ({"ca_file": "nowhere.pem"}, "nowhere.pem is not a regular file. Name one with certificates in PEM form."),
     ],
@@ -196,11 +199,13 @@ def test_outputs_of_unlike_sizes_are_filled_up_where_there_are_several_requests(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, protocol, capfd):
+def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, protocol, capfd, monkeypatch):
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "other.pem"))  # ca_file goes before it
     settings = ServerSettings(
         [ModelSettings("numbers", plain_export_folder)], rest_port=0, grpc_port=0, token="open sesame",
         certificate=tmp_path / "server.pem", key=tmp_path / "server.pem",

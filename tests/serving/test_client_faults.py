@@ -72,6 +72,11 @@ WRONG = [("rest", code, code) for code in (301, 400, 401, 403, 404, 413, 500)] +
     ("grpc", grpc.StatusCode.PERMISSION_DENIED, 403),
     ("grpc", grpc.StatusCode.NOT_FOUND, 404),
     ("grpc", grpc.StatusCode.INTERNAL, 500),
+    ("grpc", grpc.StatusCode.UNKNOWN, 500),
+    ("grpc", grpc.StatusCode.FAILED_PRECONDITION, 400),
+    ("grpc", grpc.StatusCode.OUT_OF_RANGE, 400),
+    ("grpc", grpc.StatusCode.ABORTED, 409),
+    ("grpc", grpc.StatusCode.UNIMPLEMENTED, 501),
 ]
 
 
@@ -84,12 +89,22 @@ def test_a_server_that_refuses_is_not_asked_again(protocol, fault, code):
 
 
 def test_the_waits_double_and_differ_by_client():
-    policy, waits = retries(tries=6, backoff_factor=1.0), []
-    for _ in range(5):
+    policy, waits = retries(tries=9, backoff_factor=1.0), []
+    for _ in range(8):
         policy = policy.increment()
         waits.append(policy.get_backoff_time())
-    assert [int(wait) for wait in waits] == [0, 2, 4, 8, 16]
+    assert [int(wait) for wait in waits] == [0, 2, 4, 8, 16, 32, 60, 60]  # never more than a minute
     assert waits[1] != 2.0
+
+
+def test_what_a_server_asks_to_wait_is_added_to_the_usual_wait(monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    policy = retries(tries=3, backoff_factor=1.0).increment().increment()
+    policy.sleep(SimpleNamespace(headers={"Retry-After": "7"}))
+    asked, usual = slept
+    assert asked == 7
+    assert 2 <= usual < 3
 
 
 def test_a_server_says_how_long_to_wait_but_not_for_hours():
@@ -142,6 +157,24 @@ def test_a_server_that_stays_away_is_told(url):
         client.translate("one")
     assert away.value.code == 503
     assert not away.value.is_answer
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_answer", "told"),
+    [
+        (503, '{"error": "the queue is full"}', True, "the queue is full"),
+        (503, "<h1>no server is up</h1>", False, "<h1>no server is up</h1>"),
+        (503, "", False, "without a reason"),
+        (429, "", True, "without a reason"),
+    ],
+    ids=["the server", "a proxy", "nobody", "too many requests"],
+)
+def test_what_a_proxy_says_in_place_of_a_server_is_not_the_word_of_the_server(status, body, is_answer, told):
+    with ScriptedRest([(status, body)]) as server, Client(server.url, tries=1) as client:
+        with pytest.raises(ServerError) as refused:
+            client.translate("one")
+        assert str(refused.value) == f"{server.url} answers {status}: {told}"
+        assert refused.value.is_answer == is_answer
 
 
 def test_a_request_beyond_the_largest_message_of_grpc_is_too_large():

@@ -88,6 +88,19 @@ def test_more_texts_than_the_batch_size_go_in_several_requests():
     assert [len(body["inputs"]["text"]) for body in server.predictions] == [4, 4, 3]
 
 
+def test_texts_that_are_too_large_together_are_halved_and_the_next_ones_are_not():
+    too_large = (413, json.dumps({"error": "too large"}))
+    texts = [f"text {number}" for number in range(9)]
+    with ScriptedRest() as server, Client(server.url, batch_size=4) as client:
+        client.translate("one")  # so that the types of the outputs are known
+        server.answers += [too_large] * 2
+        assert client.translate(texts) == [text.upper() for text in texts]
+        server.answers += [too_large] * 3  # now a text is too large by itself
+        with pytest.raises(ServerError, match="answers 413: too large"):
+            client.translate(texts)
+    assert [len(body["inputs"]["text"]) for body in server.predictions[1:]] == [4, 2, 1, 4, 4, 4, 2, 1]
+
+
 def test_outputs_that_are_not_a_batch_cannot_be_put_together():
     one = (200, json.dumps({"outputs": {"translation": ["A"], "score": [0.0]}}))
     with ScriptedRest([one]) as server, Client(server.url, batch_size=2) as client:
@@ -164,6 +177,13 @@ def test_what_is_for_all_texts_goes_with_every_request():
         ("DT_INT64", [2**40], np.array([2**40])),
         ("DT_BOOL", [True], np.array([True])),
         ("DT_STRING", [{"b64": "/w=="}], np.array([b"\xff"], object)),
+        ("DT_HALF", [0.1], np.array([0.1], "float16")),
+        ("DT_INT8", [-128], np.array([-128], "int8")),
+        ("DT_UINT8", [255], np.array([255], "uint8")),
+        ("DT_INT16", [-(2**15)], np.array([-(2**15)], "int16")),
+        ("DT_INT32", [-(2**31)], np.array([-(2**31)], "int32")),
+        ("DT_UINT32", [2**32 - 1], np.array([2**32 - 1], "uint32")),
+        ("DT_UINT64", [2**64 - 1], np.array([2**64 - 1], "uint64")),
     ],
 )
 def test_outputs_have_the_type_of_the_metadata(dtype, values, expected):
@@ -188,3 +208,11 @@ def test_the_usual_patience_of_a_client():
     ):
         client.translate("one")
     assert len(server.predictions) == 6
+
+
+def test_a_client_is_closed_at_the_end_of_its_block():
+    with ScriptedGrpc() as server:
+        with Client(server.url) as client:
+            assert client.translate("one") == "ONE"
+        with pytest.raises(ValueError, match="closed channel"):
+            client.translate("one")

@@ -173,6 +173,13 @@ def test_the_sockets_of_clients_send_at_once(impatient):
     assert at_once == 1
 
 
+def test_a_connection_may_take_a_second_however_short_the_limit_of_requests_is():
+    with serving(seconds=0.05) as server, server.connect() as connection:
+        time.sleep(0.5)
+        connection.sendall(GET)
+        assert connection.recv(65536).endswith(b"alive")
+
+
 # A bound for all bytes beside the body
 
 
@@ -369,6 +376,7 @@ def test_where_every_connection_is_being_answered_health_is_told_and_nothing_els
                 answer = beyond.recv(65536)
                 assert answer.startswith(b"HTTP/1.1 " + expected)
         assert b"retry-after: 1" in answer
+        assert b"connection: close" in answer
         assert b"as many connections as it can have. Send the request again later." in answer
         server.app.gate.set()
         assert all(connection.recv(65536).endswith(b"alive") for connection in busy)

@@ -6,17 +6,23 @@ import logging
 import os
 import sys
 import time
+import types
 import warnings
 
+import grpc
 import pytest
+from starlette.testclient import TestClient
+from tensorflow_serving.apis import get_model_status_pb2
 
 from kformer.runtime.status_codes import Code
 from kformer.serving import logs
 from kformer.serving.batching import ClosedError
 from kformer.serving.errors import ServingError
+from kformer.serving.grpc_service import ModelService
 from kformer.serving.logs import JsonLines, start_logging
 from kformer.serving.metrics import Metrics
 from kformer.serving.predict import Answerer
+from kformer.serving.rest import application
 from kformer.serving.settings import Limits, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
@@ -95,6 +101,27 @@ def test_a_request_is_counted_by_how_it_ends(error, code):
     found = samples(metrics)
     assert found[f'kformer_requests_total{{code="{code}",model="m"}}'] == 1
     assert found['kformer_requests_total{code="OK",model="m"}'] == 1
+
+
+def test_a_fault_of_the_server_is_told_in_its_log_alone(caplog):
+    def fail(*_):
+        raise RuntimeError("a secret")
+
+    async def endpoint(request):
+        fail()
+
+    async def abort(code, message):
+        told.append((code, message))
+
+    told, words = [], "The server failed. Its log says why."
+    answer = TestClient(application(endpoint)).get("/v1/models/m")
+    assert (answer.status_code, answer.json()) == (500, {"error": words})
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "m"
+    service, context = ModelService(types.SimpleNamespace(status=fail)), types.SimpleNamespace(abort=abort)
+    asyncio.run(service.GetModelStatus(request, context))
+    assert told == [(grpc.StatusCode.INTERNAL, words)]
+    assert caplog.text.count("RuntimeError: a secret") == 2
 
 
 def test_a_request_to_a_version_that_is_let_go_goes_to_the_next_one():

@@ -161,6 +161,16 @@ def test_a_version_that_nobody_asked_for_is_not_served_in_place_of_a_broken_one(
     assert not world.manager.is_ready()
 
 
+def test_a_broken_version_that_somebody_removes_leaves_the_status(world):
+    world.add(1)
+    world.add(2, "broken")
+    world.manager.update()
+    world.remove(2)
+    world.manager.update()
+    assert world.states() == {1: "AVAILABLE"}
+    assert world.forgotten == [("m", 2)]
+
+
 def test_a_broken_version_is_tried_again_when_its_files_change(world):
     world.add(1, "broken")
     world.manager.update()
@@ -470,6 +480,15 @@ def test_what_is_wrong_with_the_model_itself_does_not_pass(world, clock, error):
     assert world.seen().count((1, "LOADING")) == 1
 
 
+@pytest.mark.parametrize(
+    ("codes", "passes"),
+    [((3, 5, 9, 11, 12, 15), False), ((4, 7, 8, 10, 13, 14), True)],
+    ids=["of the model", "of the machine"],
+)
+def test_errors_of_tensorflow_may_pass_where_they_do_not_tell_that_the_model_is_wrong(codes, passes):
+    assert {version_module.may_pass(SavedModelError("refused", code)) for code in codes} == {passes}
+
+
 def test_a_folder_that_cannot_be_read_is_no_reason_to_load_it_again(world, monkeypatch):
     def refuse(file):
         raise PermissionError(errno.EACCES, "Permission denied")
@@ -741,7 +760,10 @@ def test_versions_that_are_long_gone_leave_the_status(world, clock):
     world.add(2)
     world.manager.update()
     assert world.states() == {2: "AVAILABLE", 1: "END"}
-    clock[0] += 601
+    clock[0] += 599  # for ten minutes one can see what happened
+    world.manager.update()
+    assert world.states() == {2: "AVAILABLE", 1: "END"}
+    clock[0] += 2
     world.manager.update()
     assert world.states() == {2: "AVAILABLE"}
     assert world.forgotten == [("m", 1)]
@@ -907,3 +929,17 @@ def test_a_version_that_could_not_be_loaded_is_tried_again_with_another_list(wor
     world.manager.reload([world.settings])
     assert world.states() == {2: "END", 1: "AVAILABLE"}
     assert world.seen().count((2, "LOADING")) == 2
+
+
+def test_the_log_says_which_models_were_asked_for_and_why_they_were_refused(world, caplog):
+    world.add(1)
+    with caplog.at_level("INFO", "kformer.serving"):
+        world.manager.reload([world.settings])
+        with pytest.raises(ServingError):
+            world.manager.reload([ModelSettings("other", world.folder, labels={"stable": 7})])
+    told = "Labels name versions that are not loaded: stable of other. The models stay as they were."
+    assert [(record.levelname, record.getMessage(), record.fields) for record in caplog.records] == [
+        ("INFO", "reload", {"models": ["m"]}),
+        ("INFO", "reload", {"models": ["other"]}),
+        ("ERROR", "refused reload", {"error": told}),
+    ]

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import time
 
 import pytest
 from servers import wait
@@ -77,6 +78,10 @@ def test_the_file_is_looked_at_from_time_to_time(manager, tmp_path):
     file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')
     wait(lambda: manager.asked == [[("b", "/b")]])
     watch.close()
+    time.sleep(0.05)
+    file.write_text('model_config_list { config { name: "c" base_path: "/c" } }')
+    time.sleep(0.1)
+    assert len(manager.asked) == 1
 
 
 def started(manager, file):

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import zlib
 
 import pytest
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from kformer.serving.compression import Gzip
-from kformer.serving.hosts import AllowedHosts, allowed_names
+from kformer.serving.hosts import AllowedHosts, allowed_names, check_names, check_origins
 from kformer.serving.settings import Limits, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
@@ -91,6 +92,28 @@ def test_a_server_refuses_a_foreign_name(plain_export_folder):
     with running(small(plain_export_folder), until_ready=False) as server:
         assert server.ask("GET", "/v1/models", headers={"Host": "rebound.example"}).status == 421
         assert server.ask("GET", "/v1/models").body == {"models": ["numbers"]}
+
+
+@pytest.mark.parametrize(
+    ("check", "right", "wrong"),
+    [
+        (
+            check_names,
+            ["*", "a", "translate.example.org.", "A-1.my_host", "10.1.2.3"],
+            ["", "a.example:80", "http://a.example", "a b", "-a", "a-", "a..b", ".a"],
+        ),
+        (
+            check_origins,
+            ["*", "https://a.example", "http://localhost:3000", "http://[::1]:80", "https://10.1.2.3"],
+            ["", "a.example", "https://A.example", "https://a.example/", "ftp://a.example", "https://a.example:123456"],
+        ),
+    ],
+)
+def test_what_an_operator_names_has_the_form_in_which_browsers_send_it(check, right, wrong):
+    check(right)
+    for one in wrong:
+        with pytest.raises(ValueError, match=re.escape(f"Received: {one!r}.")):
+            check(["*", one])
 
 
 # The token
@@ -190,6 +213,12 @@ def test_a_request_is_unpacked_up_to_the_limit_and_no_further(monkeypatch):
     assert refused.status_code == 413
     assert "A request may have 200000 bytes. Received: more, in gzip." in refused.json()["error"]
     assert sum(map(len, made)) == 200_001
+
+
+@pytest.mark.parametrize(("size", "status"), [(5000, 200), (5001, 413)])
+def test_a_request_in_gzip_may_have_as_many_bytes_as_one_without(size, status):
+    sent = gzip.compress(b"x" * size)
+    assert client().post("/echo", content=sent, headers={"Content-Encoding": "gzip"}).status_code == status
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,11 @@ def test_errors_have_the_code_of_tensorflow_serving_and_a_reason(served, method,
     assert error in answer.body["error"]
 
 
+@pytest.mark.parametrize(("path", "methods"), [(MODEL, "GET, HEAD, OPTIONS, POST"), ("/healthz", "GET, HEAD")])
+def test_who_asks_by_a_wrong_method_is_told_the_right_ones(served, path, methods):
+    assert served.ask("DELETE", path).headers["allow"] == methods
+
+
 def test_health_readiness_and_metrics(served):
     served.predict({"instances": ["one"]})
     assert served.ask("GET", "/healthz").status == served.ask("GET", "/readyz").status == 200
@@ -231,6 +236,8 @@ def test_the_metrics_have_the_path_and_the_type_that_prometheus_asks_for(plain_e
 def test_the_page_can_be_framed_by_nobody_and_asks_no_other_host(served):
     headers = served.ask("GET", "/").headers
     assert headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert "server" not in headers  # which would tell its version
 
 
 # Requests that share batches
@@ -745,5 +752,8 @@ def test_the_log_has_no_texts_of_users(served, caplog):
         served.predict({"instances": ["one secret"]})
         served.predict({"instances": [["one secret"]]})
     lines = [json.dumps({"event": record.getMessage(), **getattr(record, "fields", {})}) for record in caplog.records]
-    assert len(lines) == 2
+    predicted, refused = [dict(record.fields) for record in caplog.records]
+    assert predicted.pop("seconds") > 0
+    assert predicted == {"protocol": "rest", "model": "numbers", "version": 1, "signature": "serving_default"}
+    assert refused == {"code": "INVALID_ARGUMENT", "path": f"{MODEL}:predict"}
     assert not [line for line in lines if "secret" in line]

@@ -1,11 +1,14 @@
 """Requests that share batches, over a model that anybody can compute: it doubles numbers."""
 
 import concurrent.futures
+import math
 import threading
 import time
 
 import numpy as np
 import pytest
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 
 from kformer.runtime.status_codes import Code
 from kformer.serving import batching as batching_module
@@ -13,6 +16,7 @@ from kformer.serving.batching import Batcher, ClosedError
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import BATCH_BYTES
 from kformer.serving.model_settings import Batching
+from kformer.serving.signatures import Signature
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -395,7 +399,8 @@ def test_no_thread_stays_where_the_system_has_none_for_another(monkeypatch):
 
 def test_batches_are_told_with_their_size():
     told = []
-    target = Batcher(Doubling(), Batching(num_batch_threads=1), on_batch=lambda *batch: told.append(batch))
+    batching = Batching(5, num_batch_threads=1, allowed_batch_sizes=(5,))  # the two that fill it up count as none
+    target = Batcher(Doubling(), batching, on_batch=lambda *batch: told.append(batch))
     target.start()
     submit(target, 1, 2, 3).result(5)
     target.close()
@@ -443,3 +448,64 @@ def test_a_request_that_shares_no_batch_is_computed_as_it_is():
     answer = target.submit("double", {"x": np.array([1]), "scalar": np.array(3)}, False)
     assert answer.result(5)["twice"].tolist() == [2]
     assert run.batches == [[1]]
+
+
+def signature(inputs, outputs):
+    """A signature of float tensors with these sizes: -1 is any number, and None in place of sizes any rank."""
+    definition = meta_graph_pb2.SignatureDef()
+    for tensors, shapes in ((definition.inputs, inputs), (definition.outputs, outputs)):
+        for name, sizes in shapes.items():
+            tensors[name].dtype = types_pb2.DT_FLOAT
+            tensors[name].tensor_shape.unknown_rank = sizes is None
+            for size in sizes or ():
+                tensors[name].tensor_shape.dim.add(size=size)
+    return Signature("double", definition)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "is_shared"),
+    [
+        ({"x": [-1], "y": [-1, 3]}, {"z": [-1]}, True),
+        ({"x": [-1], "factor": []}, {"z": [-1]}, False),
+        ({"x": [-1]}, {"z": [-1], "sum": []}, False),
+        ({"x": [-1], "y": None}, {"z": [-1]}, False),
+        ({"x": [2]}, {"z": [-1]}, False),
+        ({}, {"z": [-1]}, False),
+    ],
+    ids=["rows everywhere", "a scalar input", "a scalar output", "any rank", "two rows", "no inputs"],
+)
+def test_requests_share_batches_where_all_inputs_and_outputs_have_any_number_of_rows(inputs, outputs, is_shared):
+    """The sum over a batch of two clients would be the answer to neither."""
+    assert signature(inputs, outputs).is_shared == is_shared
+
+
+def test_the_inputs_of_a_request_that_may_share_a_batch_have_as_many_rows_as_each_other():
+    given = {"x": np.zeros(2, "float32"), "y": np.zeros(3, "float32")}
+    shapes = {"x": [-1], "y": [-1]}
+    with pytest.raises(ServingError, match=r"inputs of double must have the same number of examples. Received: 2, 3\."):
+        signature(shapes, {"z": [-1]}).complete(given)
+    assert signature(shapes, {"sum": []}).complete(given).keys() == given.keys()  # it shares none
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds", "taken"),
+    [({"max_queue_seconds": 2.5}, math.inf, 3), ({}, 2.5, 2)],
+    ids=["what the server allows", "what the client's time leaves beside the work itself"],
+)
+def test_a_request_that_would_wait_longer_than_it_may_is_refused(options, seconds, taken, monkeypatch):
+    """Each takes a second, so that they wait 0, 1, 2 and 3 seconds."""
+    run = Timed(monkeypatch)
+    run.gate.set()
+    target = batcher(run, batch_timeout_micros=0, **options)
+    ask = asking(target)
+    for _ in range(2):  # the first batch of a signature is no measure of others
+        ask(10).result(5)
+    run.gate.clear()
+    run.begun.clear()
+    target.submit("other", {"text": np.array([b"x"], object)}, False)  # of which nobody knows how long it takes
+    run.begun.wait(5)
+    waiting = [ask(10, seconds=seconds) for _ in range(taken)]
+    with pytest.raises(ServingError, match=f"{taken} texts wait already, and take about {taken}.0 seconds"):
+        ask(10, seconds=seconds)
+    run.gate.set()
+    assert [answer.result(5)["length"].tolist() for answer in waiting] == [[10]] * taken
