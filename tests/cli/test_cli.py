@@ -263,6 +263,14 @@ MISTAKES = {
         "train --output new --corpus cmudict --columns id,source,target",
         "--columns, --fields and --inline-tags say what is read of a file. Give them together with --train.",
     ),
+    "train, columns and fields": (
+        "train --output new --train {corpus} --columns source,target --fields a,b",
+        "--columns names the columns of a file without a header, and --fields those that a header names. Received: b",
+    ),
+    "train, columns of a table": (
+        "train --output new --train no.csv --columns source,target",
+        "--columns names the columns of tab-separated files, and no.csv is none. Leave it out, or name its fields by",
+    ),
     "train, columns without a source": (
         "train --output new --train {corpus} --columns left,target",
         'columns must name "source" and "target", and each column once',
@@ -325,6 +333,14 @@ MISTAKES = {
         "evaluate --preset bible-books --corpus bible-books --bleu-tokenizer char",
         "--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.",
     ),
+    "evaluate, an export of a language model": (
+        "evaluate {english} --test {corpus}",
+        "{english} is an export. Perplexity is that of a run folder: name it.",
+    ),
+    "evaluate against a model of another task": (
+        "evaluate {run} --test {corpus} --against {english}",
+        "{english} has learned the task language-model. Expected: a model of the task translate. Use `kformer gen",
+    ),
     "evaluate, columns of plain text": (
         "evaluate --preset bible-english --test {corpus} --columns source,target",
         "A language model reads plain text, a text on each line. Leave out --columns.",
@@ -385,6 +401,32 @@ MISTAKES = {
     "translate, missing input": (
         "translate {run} --input no.txt",
         "no.txt does not exist. Name a text file, or leave out --input to read a pipe.",
+    ),
+    "translate a folder": ("translate {run} --input {empty}", "{empty} is not a regular file. Name a text file, or "),
+    "translate, fields of a pipe": (
+        "translate {run} --fields text",
+        "--fields, --keep and --inline-tags say what is read of a file. Give --input, too.",
+    ),
+    "translate, inline tags of lines": (
+        "translate {run} --input {corpus} --inline-tags keep",
+        "--inline-tags is for a .tmx. Received: {corpus}. Leave it out.",
+    ),
+    "translate, alignments of what is drawn": (
+        "translate {run} --alignments --format tsv --temperature 1",
+        "--alignments are for one translation, found by a search. Leave out --temperature and --n-best.",
+    ),
+    "translate, drawn from whole lines": (  # how a line is divided is no search
+        "translate nowhere --temperature 1 --max-source-length 20",
+        "nowhere does not exist. Name a run folder or a SavedModel.",
+    ),
+    "translate, several servers without a folder": (
+        "translate --server http://a:1/v1/models/m,http://b:1/v1/models/m",
+        "Several servers answer a job. Name its folder by --output FOLDER/, or one server.",
+    ),
+    "classify, a field beside three texts": (
+        "classify --server http://a:1/v1/models/m --input {corpus} --fields a,b,c --keep id --format tsv",
+        "--keep names a field of a table, beside that of the text, or those of the two texts of a pair. Received: "
+        "--fields a,b,c. Name them",
     ),
     "translate a pipe into a folder": ("translate {run} --output {empty}", "A job reads files. Name each by --input"),
     "translate into a file": (
@@ -525,7 +567,10 @@ def places(tmp_path_factory):
     (folder / "learned.yaml").write_text("transformer: {positional_encoding: learned, max_length: 8}\n")
     (folder / "shallow.yaml").write_text("transformer: {num_decoder_layers: 0}\n")
     (folder / "about.yaml").write_text("license: MIT\n")
-    names = {name: str(folder / name) for name in ("run", "empty", "model", "corpus")}
+    (folder / "english" / DESCRIPTION_FILE).parent.mkdir(parents=True)
+    (folder / "english" / DESCRIPTION_FILE).write_text('{"task": "language-model"}')
+    (folder / "english" / "saved_model.pb").touch()
+    names = {name: str(folder / name) for name in ("run", "empty", "model", "corpus", "english")}
     return {
         **names,
         "keys": str(folder / "keys.yaml"),
@@ -795,6 +840,35 @@ def test_a_few_validation_pairs_are_told_to_decide_by_chance(pairs_file, tmp_pat
     assert [len(call["corpus"].valid) for call in calls] == [19, 10]  # one in 10 of 100
 
 
+def test_a_few_texts_are_enough_for_labels_and_a_few_validation_pairs_for_a_choice(tmp_path, monkeypatch):
+    trained_with(monkeypatch)
+    (tmp_path / "labels.tsv").write_text("one\tlow\ntwo\thigh\n" * 9)
+    (tmp_path / "valid.tsv").write_text("three\thigh\n" * 20)
+    files = ["--train", tmp_path / "labels.tsv", "--valid", tmp_path / "valid.tsv"]
+    told = invoke("train", *files, "--task", "classify", "--output", tmp_path / "run").stderr
+    assert "too few" not in told
+    assert "chance decides" not in told
+
+
+@pytest.mark.parametrize(
+    ("monitor", "best", "interrupted", "told"),
+    [
+        ("loss", 2.34567, False, "1,200 steps: trained. Best validation loss 2.3457. The run is in {run}.\n"),
+        ("loss", 0.0, False, "Best validation loss 0.0000. The run is in {run}.\n"),
+        ("bleu", 0.0, False, "Best validation bleu 0.0000, so the loss decided which weights are kept. The run is in"),
+        ("loss", None, True, "loss none. The run is in {run}.\nTo go on, give the same command with --resume.\n"),
+    ],
+)
+def test_the_end_of_a_run_is_told(monitor, best, interrupted, told, pairs_file, tmp_path, monkeypatch):
+    report = TrainingReport(RunFolder(tmp_path / "run"), 1200, best, "trained", interrupted)
+    monkeypatch.setattr("kformer.training.train.train", lambda *_, **__: report)
+    monkeypatch.setattr(RunFolder, "training_config", lambda run: TrainingConfig(monitor=monitor))
+    command = ["train", "--train", pairs_file, "--output", tmp_path / "run"]
+    printed = invoke(*command, exit_code=75 if interrupted else 0).stdout
+    assert told.format(run=tmp_path / "run") in printed
+    assert ("--resume" in printed) == interrupted
+
+
 def test_validation_pairs_are_called_by_their_own_file(pairs_file, tmp_path, monkeypatch):
     calls = trained_with(monkeypatch)
     (tmp_path / "dev.tsv").write_text("one\tuno\n" * 20)
@@ -957,6 +1031,27 @@ def test_options_change_the_search_of_the_run_and_leave_the_rest_of_it(command, 
     more = {"translate": ["--input", places["corpus"]], "evaluate": ["--test", places["corpus"]]}
     invoke(command, run.path, *more[command], "--beam-size", 2)
     assert loaded[0]["decoding"] == own.replace(beam_size=2)
+
+
+def test_evaluate_takes_the_corpus_of_a_recipe_and_for_a_run_its_search(loaded, places, monkeypatch):
+    names = []
+
+    def load(name):
+        names.append(name)
+        return Corpus(name, [], [], [("one", "uno")])
+
+    monkeypatch.setattr("kformer.cli.options.load_corpus", load)
+    for model in ("run", "model"):
+        invoke("evaluate", places[model], "--recipe", "bible-en-es")
+    assert names == ["bible-en-es"] * 2
+    assert [call["decoding"] for call in loaded] == [DecodingConfig(length_penalty=1.4), None]
+
+
+def test_a_folder_with_the_name_of_a_preset_is_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cmudict").mkdir()
+    with pytest.raises(FileNotFoundError, match="cmudict is not a run folder: it has no transformer.json"):
+        invoke("translate", "cmudict")
 
 
 def test_a_model_to_evaluate_against_has_its_own_search(loaded, places, tmp_path):

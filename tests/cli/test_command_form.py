@@ -88,3 +88,16 @@ def test_a_switch_and_its_opposite_are_refused_and_a_switch_may_be_repeated():
         answer.output.split()
     )
     assert "takes one value" not in invoke("train", "--resume", "--resume").output
+
+
+PRESETS = {"translate": {"bible-en-es", "cmudict"}, "classify": {"bible-books"}, "generate": {"bible-english"}}
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [*PRESETS.items(), ("tag", {"none yet"}), ("evaluate", {name for names in PRESETS.values() for name in names})],
+)
+def test_a_command_offers_the_presets_that_it_can_use(command, names):
+    (option,) = [option for words, option in OPTIONS if words == (command,) and option.name == "preset"]
+    _, offered = option.help.removesuffix(".").split("instead of MODEL: ")
+    assert {*offered.split(", ")} == names

@@ -55,6 +55,14 @@ def test_settings_scores_lengths_and_lines_are_shown(numbers_run, other, tests, 
     assert "<svg" in picture.read_text()
 
 
+def test_lines_that_are_the_same_and_the_line_that_is_better_most_are_told(numbers_run, other, tests):
+    """The first model writes two words at most."""
+    said = run("compare", other, numbers_run, "--test", tests[0], "--test", tests[1], "--lines", 1)
+    assert f"{numbers_run.name} and short give the same translation of 3 lines.\n" in said
+    assert f"{numbers_run.name} is better (+" in said
+    assert "is worse" not in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

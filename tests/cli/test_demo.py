@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import subprocess
+import types
 
 import pytest
 import typer
@@ -169,3 +170,36 @@ def test_an_unknown_demo_and_no_time_are_refused():
         find_demo("cmudic")
     with pytest.raises(ValueError, match="max_minutes must be greater than 0"):
         find_demo("cmudict", minutes=0.0)
+
+
+def test_a_demo_that_has_trained_is_exported_and_says_what_comes_next(monkeypatch, tmp_path, capsys):
+    def export(translator, folder):
+        (folder / "1").mkdir(parents=True)
+        (folder / "1" / "saved_model.pb").write_bytes(bytes(2_600_000))
+        return folder / "1"
+
+    trained, used = TrainingReport(RunFolder(tmp_path / "run"), 2154, 1.25, "the budget is spent", False), []
+    corpus = Corpus("cmudict", [], [("a", "A")], [("b", "B")])
+    for name, double in {
+        "load_corpus": lambda name: corpus,
+        "measure_seconds_per_update": lambda *arguments: 0.1,
+        "train": lambda *arguments, **options: trained,
+        "evaluate": lambda *arguments: {"word_error_rate": 0.4},
+        "Translator": types.SimpleNamespace(from_run=lambda path: None),
+        "export_saved_model": export,
+        "use": lambda saved_model, *arguments: used.append(saved_model),
+    }.items():
+        monkeypatch.setattr(demo_steps, name, double)
+    assert demo_steps.run_demo("cmudict", DEMOS["cmudict"], None, tmp_path) == {"word_error_rate": 0.4}
+    assert used == [tmp_path / "export" / "1"]
+    printed = capsys.readouterr().out
+    for told in (
+        "2,154 steps: the budget is spent. Best validation loss 1.250.\n",
+        f"{tmp_path}/export/1, 3 MB\n",
+        f'echo "c h e e s e" | kformer translate {tmp_path}/run\n',
+        "kformer train --corpus cmudict --output runs/cmudict --max-minutes 60\n",
+        f"serve {tmp_path}/export: see export/README.md\n",
+        "This was a Transformer of the size tiny after 2,154 updates.",
+        "a word error rate of 0.234 after 23,656 updates: the preset cmudict\n",
+    ):
+        assert told in printed

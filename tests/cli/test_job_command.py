@@ -21,6 +21,7 @@ from servers import running
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
+from kformer.jobs import JobReport
 from kformer.runs.exit_status import RESUME, USER_ERROR, exit_status
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
@@ -104,6 +105,70 @@ def test_a_job_that_no_server_answers_may_be_repeated_if_one_may_come(command, s
         result = CliRunner().invoke(app, [str(word) for word in words])
     assert exit_status(result.exception) == code
     assert server.url in str(result.exception)
+
+
+@pytest.mark.parametrize("statuses", [(503, 404), (404, 503)])
+def test_a_job_is_not_to_be_repeated_where_a_server_has_no_such_model(statuses, tmp_path):
+    """The other server is busy, and may answer later."""
+    (tmp_path / "lines.txt").write_text("one\n")
+    first, second = (ScriptedRest([(status, "{}")] * 9) for status in statuses)
+    with first, second:
+        words = ["translate", "--input", tmp_path / "lines.txt", "--output", f"{tmp_path}/job/", "--server"]
+        result = CliRunner().invoke(app, [*map(str, words), f"{first.url},{second.url}"])
+    assert exit_status(result.exception) == USER_ERROR
+
+
+@pytest.fixture
+def two_lines(tmp_path):
+    """The options of a job of two lines."""
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    return ["translate", "--input", tmp_path / "lines.txt", "--output", f"{tmp_path}/job/"]
+
+
+def test_a_job_tells_how_many_lines_were_answered_before(two_lines, tmp_path):
+    with ScriptedRest() as server:
+        told = [run(*two_lines, "--server", server.url) for _ in range(2)]
+    assert [one.partition("kformer: ")[2] for one in told] == [
+        f"{tmp_path}/job has the answers to 2 lines.\n",
+        f"{tmp_path}/job has the answers to 2 lines, 2 of them before.\n",
+    ]
+
+
+def test_a_job_that_is_stopped_says_how_to_go_on(two_lines, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kformer.cli.job.run_job", stop)
+    with ScriptedRest() as server:
+        result = CliRunner().invoke(app, [*map(str, two_lines), "--server", server.url])
+    assert f"kformer: stopped. The same command goes on in {tmp_path}/job.\n" in result.output
+    assert result.exit_code != 0
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """What the workers of jobs are made with. Nothing is answered."""
+    made = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 2, 5})
+    monkeypatch.setattr("kformer.cli.job.ProcessWorkers", lambda source, *given: made.append(given))
+    monkeypatch.setattr("kformer.cli.job.ServerWorkers", lambda sources, *given: made.append(given))
+    monkeypatch.setattr("kformer.cli.job.run_job", lambda *_: JobReport(2, 1, 0, 0, "", {}))
+    return made
+
+
+@pytest.mark.parametrize(("options", "expected"), [([], 3), (["--processes", 2], 2)])
+def test_a_job_has_a_process_for_each_core_that_it_may_use(options, expected, workers, two_lines, numbers_plain_export):
+    run(*two_lines, numbers_plain_export, *options)
+    assert workers == [(expected, 120)]  # seconds for a batch
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [(9, 600), (200, 1000)])
+def test_a_job_waits_for_servers_for_ten_minutes_or_for_as_long_as_five_batches_take(
+    seconds, patience, workers, two_lines
+):
+    with ScriptedRest() as server:
+        run(*two_lines, "--server", server.url, "--batch-seconds", seconds)
+    assert workers == [(patience,)]
 
 
 def test_options_of_a_job_are_refused_without_one(tmp_path):

@@ -138,7 +138,8 @@ def test_what_a_person_should_know_of_lines_is_told(numbers_run, cold_export_fol
 def test_one_server_that_answers_is_enough(cold_export_folder, file, expected, tmp_path):
     with running(ServerSettings([ModelSettings("numbers", cold_export_folder)], rest_port=0, grpc_port=0)) as server:
         urls = f"http://127.0.0.1:9/v1/models/numbers,{server.url}/v1/models/numbers"
-        run("score", "--server", urls, "--input", file, "--output", f"{tmp_path}/job/", "--format", "tsv")
+        said = run("score", "--server", urls, "--input", file, "--output", f"{tmp_path}/job/", "--format", "tsv")
+    assert said.count("The job begins without it, and asks it again.") == 1
     check([line.split("\t") for line in (tmp_path / "job" / "part-000000000.tsv").read_text().splitlines()], expected)
 
 

@@ -28,6 +28,18 @@ def test_a_full_disk_under_standard_output_has_its_status():
     assert error == b"kformer: [Errno 28] No space left on device\n"
 
 
+def test_a_command_whose_output_nobody_reads_ends_without_a_word():
+    """As behind `| true`: what is printed is still in the buffer when the command ends."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "kformer", "--version"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen(command, env=environment, stdout=writing, stderr=subprocess.PIPE) as process:
+        os.close(writing)
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
 def test_a_pipe_that_does_not_block_loses_nothing():
     expected, _ = started("train", "--help", stdout=subprocess.PIPE).communicate()
     assert len(expected) > 3 * 4096

@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import pytest
 import toy
+import typer
 import yaml
 from own_models import write_model
 from typer.testing import CliRunner
@@ -228,3 +229,18 @@ def test_a_wrong_value_is_refused_with_the_names_of_its_options(words, message, 
 def test_a_value_of_another_type_is_refused_as_wrong_usage(tmp_path):
     answer = CliRunner().invoke(app, ["train", "--output", str(tmp_path / "run"), "--d-model", "big"])
     assert (answer.exit_code, "--d-model" in answer.output) == (2, True)
+
+
+def test_the_help_of_a_field_tells_its_choices_and_the_default_of_the_usual_size():
+    options = {one.name: one for one in typer.main.get_command(app).commands["train"].params}
+    ends = {
+        "vocab_size": "Default: 4000.",
+        "fit_warmup": "Default: yes.",
+        "norm_first": "Default: no.",
+        "weight_decay": "Default: 0.0.",
+        "optimizer": "One of adam, adamw, adafactor. Default: adam.",
+    }
+    assert {name: options[name].help.endswith(f" {end}") for name, end in ends.items()} == dict.fromkeys(ends, True)
+    assert not any("Default: " in options[name].help for name in ("max_steps", "user_symbols"))
+    metavars = {"optimizer": "NAME", "source_tokenizer": "FILE", "user_symbols": "TEXT"}
+    assert {name: options[name].metavar for name in metavars} == metavars

@@ -14,6 +14,7 @@ from kformer.config import (
     check_aligned,
     check_guided_alignment,
     check_positions,
+    check_scores,
     check_subword_sampling,
     read_mapping,
     read_parts,
@@ -201,6 +202,13 @@ class TestTransformerConfig:
             TransformerConfig(first_position=-1)
         assert TransformerConfig(first_position=2).first_position == 2
 
+    @pytest.mark.parametrize("kind", ["learned", "rotary"])
+    def test_only_sinusoids_have_a_number_of_the_first_position(self, kind):
+        for sinusoids in ("sinusoidal", "sinusoidal_halves"):
+            assert TransformerConfig(first_position=2, positional_encoding=sinusoids).first_position == 2
+        with pytest.raises(ValueError, match=f'Received: first_position=2, positional_encoding="{kind}". Leave it out'):
+            TransformerConfig(first_position=2, positional_encoding=kind)
+
     def test_rotary_positions_need_heads_of_an_even_size(self):
         expected = r"so d_model / num_heads must be even. Received: d_model=15, num_heads=3. Choose d_model=18, or"
         with pytest.raises(ValueError, match=expected):
@@ -210,10 +218,11 @@ class TestTransformerConfig:
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=18, num_heads=3, head_dim=5, positional_encoding="rotary")
 
-    def test_the_steps_of_shared_layers_need_an_even_d_model(self):
-        expected = r'Received: depth="shared", d_model=63. Choose d_model=64, or depth="stacked"'
+    @pytest.mark.parametrize("depth", ["shared", "adaptive"])
+    def test_the_steps_of_shared_layers_need_an_even_d_model(self, depth):
+        expected = f'Received: depth="{depth}", d_model=63. Choose d_model=64, or depth="stacked"'
         with pytest.raises(ValueError, match=expected):
-            TransformerConfig(d_model=63, num_heads=3, positional_encoding="alibi", depth="shared")
+            TransformerConfig(d_model=63, num_heads=3, positional_encoding="alibi", depth=depth)
 
     @pytest.mark.parametrize("value", [-0.1, float("inf")])
     def test_a_ponder_cost_is_finite_and_no_reward(self, value):
@@ -234,7 +243,7 @@ class TestTransformerConfig:
             TransformerConfig(source_vocab_size=7, target_vocab_size=11)
         TransformerConfig(source_vocab_size=7, target_vocab_size=11, embedding_tying="target")
 
-    @pytest.mark.parametrize("ids", [(2, 1, 2), (0, 0, 0), (-1, 1, 2), (0, -1, 2)])
+    @pytest.mark.parametrize("ids", [(2, 1, 2), (0, 0, 0), (-1, 1, 2), (0, -1, 2), (0, 1, -1)])
     def test_padding_is_not_the_end(self, ids):
         pad, start, end = ids
         expected = (
@@ -269,6 +278,13 @@ class TestTrainingConfig:
         assert (config.scored_sources, config.bleu_tokenizer) == (None, None)
         assert (config.ema_decay, config.keep_weights, config.checkpoint_minutes) == (0.0, 5, 2.0)
         assert (config.train_embeddings, config.mask_whole_words) == (True, False)
+
+    def test_without_options_a_run_samples_and_joins_nothing_and_reads_each_pair_once(self):
+        config = TrainingConfig()
+        assert (config.bpe_dropout, config.unigram_alpha, config.r_drop, config.guided_alignment) == (0, 0, 0, 0)
+        assert (config.corpus_weights, config.corpus_temperature, config.tags_before) == ("", 1.0, None)
+        assert (config.source_tokenizer, config.target_tokenizer, config.user_symbols) == (None, None, "")
+        assert not config.rematerialize
 
     @pytest.mark.parametrize("name", ["tiny", "small", "small-shallow-decoder"])
     def test_a_small_size_suits_some_ten_thousand_pairs(self, name):
@@ -320,6 +336,9 @@ class TestTrainingConfig:
             ("label_smoothing_form", "all, others"),
             ("bleu_tokenizer", "13a, intl, zh, ja-mecab, ko-mecab, char, flores101, flores200, none"),
             ("precision", "auto, float32, mixed_bfloat16, mixed_float16"),
+            ("optimizer", "adam, adamw, adafactor"),
+            ("schedule", "equation_3, constant, inverse_sqrt, linear, cosine"),
+            ("tags_before", "source, target"),
         ],
     )
     def test_choices(self, name, choices):
@@ -340,6 +359,12 @@ class TestTrainingConfig:
         with pytest.raises(ValueError, match=expected):
             TrainingConfig(tokens_per_batch=127, max_length=128)
         TrainingConfig(tokens_per_batch=128, max_length=128)
+
+    def test_a_batch_that_r_drop_reads_twice_holds_the_longest_sentence_twice(self):
+        expected = "sentence of max_length tokens twice, because r_drop reads it twice. Received: tokens_per_batch=255"
+        with pytest.raises(ValueError, match=expected):
+            TrainingConfig(tokens_per_batch=255, max_length=128, r_drop=5)
+        assert TrainingConfig(tokens_per_batch=256, max_length=128, r_drop=5).tokens_of_pairs == 128
 
     @pytest.mark.parametrize("name", SIZES)
     def test_every_model_size_has_training_settings(self, name):
@@ -494,6 +519,24 @@ class TestDecodingConfig:
             beam_size=4, max_source_length=200, short_ratio=0.0
         )
 
+    def test_tags_come_from_the_run_where_the_search_says_nothing(self):
+        run = DecodingConfig(beam_size=8, tags="<2es> <2fr>", untagged=True, tags_before="target")
+        assert DecodingConfig(beam_size=1).completed(run) == run.replace(beam_size=1)
+        own = DecodingConfig(tags="<2de>", untagged=False, tags_before="source")
+        assert own.completed(run) == own
+
+    def test_without_a_run_nothing_is_known_of_its_texts(self):
+        config = DecodingConfig()
+        assert (config.max_source_length, config.max_sentence_length, config.short_ratio) == (None, None, None)
+        assert (config.tags, config.untagged, config.tags_before) == (None, None, None)
+
+    @pytest.mark.parametrize(
+        ("name", "choices"), [("beam_rules", "paper, transformers, opennmt"), ("tags_before", "source, target")]
+    )
+    def test_choices(self, name, choices):
+        with pytest.raises(ValueError, match=f"{name} must be one of {choices}. Received: {name}='other'"):
+            DecodingConfig(**{name: "other"})
+
     @pytest.mark.parametrize(
         ("lengths", "line", "source"),
         [
@@ -571,6 +614,18 @@ class TestDictionariesAndFiles:
         for name, text in (("a.yaml", "adam_epsilon: 1e-9\n"), ("a.json", '{"adam_epsilon": 1e-09}')):
             (tmp_path / name).write_text(text)
             assert TrainingConfig.load(tmp_path / name).adam_epsilon == 1e-9
+
+    @pytest.mark.parametrize(
+        ("text", "number"), [("1E-9", 1e-9), ("2e3", 2000.0), ("1.5e3", 1500.0), ("+5e-1", 0.5), (".5e1", 5.0)]
+    )
+    def test_a_number_may_be_written_in_each_form_that_json_and_people_have(self, text, number, tmp_path):
+        (tmp_path / "a.yaml").write_text(f"value: {text}\n")
+        assert read_mapping(tmp_path / "a.yaml") == {"value": number}
+
+    def test_a_yaml_file_has_the_fields_in_their_order(self, tmp_path):
+        DecodingConfig().save(tmp_path / "a.yaml")
+        names = [line.split(":")[0] for line in (tmp_path / "a.yaml").read_text().splitlines()]
+        assert names == [field.name for field in dataclasses.fields(DecodingConfig)]
 
     def test_a_crash_while_saving_leaves_the_old_file(self, tmp_path, monkeypatch):
         path = tmp_path / "config.json"
@@ -749,6 +804,17 @@ def test_alignments_and_their_weight_go_together():
 def test_the_weight_of_word_alignments_is_a_number_from_0_up(weight):
     with pytest.raises(ValueError, match="guided_alignment must be a finite number of at least 0. Received: guided_al"):
         TrainingConfig(guided_alignment=weight)
+
+
+def test_only_translators_have_translations_to_score():
+    check_scores("translate", "bleu", 5)
+    for none in (0, None):
+        check_scores("tag", "accuracy", none)
+    message = "task tag gives no translations to score. .* scored_sources=5. Choose monitor from loss, perplexity, acc"
+    with pytest.raises(ValueError, match=message):
+        check_scores("tag", "accuracy", 5)
+    with pytest.raises(ValueError, match="gives no translations to score. Received: monitor='ter', scored_sources=N"):
+        check_scores("tag", "ter", None)
 
 
 def test_labels_are_padded_with_0_whatever_the_padding_of_texts_is():

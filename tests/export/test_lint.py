@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kformer.cli.main import app
 from kformer.export.check import check_operations
-from kformer.export.lint import lint
+from kformer.export.lint import Finding, lint
 from kformer.export.operations import AT_START, operations, places
 
 TEXT = tf.TensorSpec([None], tf.string)
@@ -146,6 +146,23 @@ def test_the_command_looks_at_the_last_version_and_fails_on_an_error(tmp_path):
     assert bad.exit_code == 1
     assert "error: PyFunc calls Python code" in bad.stdout
     assert "at serving_default > " in bad.stdout
+
+
+def test_the_command_shows_three_places_of_a_problem_or_all(tmp_path, monkeypatch):
+    saved(tmp_path, shout, TEXT)
+
+    def shown(places, *options):
+        finding = Finding(False, "It is odd", "Mend it.", [("serving_default", f"node {one}") for one in range(places)])
+        monkeypatch.setattr("kformer.export.lint.lint", lambda *_: [finding])
+        result = run(tmp_path, *options)
+        assert result.exit_code == 0  # a warning
+        assert result.stdout.startswith("warning: It is odd.\n    Mend it.\n    at serving_default > node 0\n")
+        return result.stdout.count("    at "), result.stdout.partition("    and ")[2].partition("\n")[0]
+
+    assert shown(5) == (3, "2 further places (--all shows them)")
+    assert shown(4) == (3, "1 further place (--all shows them)")
+    assert shown(3) == (3, "")
+    assert shown(5, "--all") == (5, "")
 
 
 def test_the_command_refuses_what_it_cannot_look_at(tmp_path):

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from kformer.inference.line_counts import ShortTranslations
-from kformer.inference.line_forms import AnsweredLine, JsonLines, JsonScores, Scores, TextColumns
+from kformer.inference.line_counts import LinesWithoutAnswer, ShortTranslations
+from kformer.inference.line_forms import AnsweredLine, JsonLines, JsonScores, NBest, Scores, TextColumns
 from kformer.inference.line_limits import LineLimits
 from kformer.inference.lines import answer_lines, input_lines
 from kformer.text.batches import Hypothesis, RefusedTextError
@@ -70,3 +70,52 @@ def test_a_score_that_is_no_number_is_null_in_json(score):
     assert [one["score"] for one in found["n_best"]] == [-0.5, None]
     alone = AnsweredLine(0, b"one", [Hypothesis("", score)])
     assert json.loads(JsonScores(has_sources=False)(alone), parse_constant=no_number)["log_probability"] is None
+
+
+@pytest.mark.parametrize(
+    ("on_fault", "stands"),
+    [("empty", "an empty one"), ("source", "the line itself"), ("keep", "the answer to its beginning")],
+)
+def test_lines_without_an_answer_are_counted_and_the_first_is_named(on_fault, stands):
+    without = LinesWithoutAnswer(on_fault)
+    without(b"one", [Hypothesis("uno", -1.0)])
+    assert without.message() is None
+    for reason in ("too long", "no pair"):
+        without(b"x", [Hypothesis("", math.nan)], reason)
+    assert without.message() == (
+        f"2 lines have no answer: {stands} stands in their place. The first is line 2: too long. --on-error says what "
+        "stands there."
+    )
+
+
+def test_a_line_without_an_answer_and_a_given_translation_are_not_too_short():
+    short = ShortTranslations(1.0)
+    short(b"one two", [Hypothesis("", math.nan)], "too long")
+    short(b"one two", [Hypothesis("uno", -1.0, tokens=2)])
+    assert short.message() is None
+    short(b"one two", [Hypothesis("uno", -1.0)])
+    assert short.message() == (
+        "1 translation is much too short for the line, so that something may be missing. The first is that of line 3. "
+        "Shorter lines help, or a smaller --max-source-length."
+    )
+
+
+@pytest.mark.parametrize(
+    ("forms", "suffix"),
+    [
+        ([TextColumns(), NBest(2), Scores()], ".txt"),
+        ([TextColumns(**{column: True}) for column in ("score", "alignment", "line", "kept")], ".tsv"),
+        ([Scores(tokens=True), Scores(kept=True)], ".tsv"),
+        ([JsonLines("translate"), JsonScores(has_sources=True)], ".jsonl"),
+    ],
+)
+def test_a_file_of_several_columns_is_a_table_by_its_name(forms, suffix):
+    assert [form.suffix for form in forms] == [suffix] * len(forms)
+
+
+def test_a_line_that_is_no_pair_is_written_whole_with_its_fault():
+    answered = AnsweredLine(3, b"one\ttwo\tthree", [Hypothesis("", math.nan)], fault="3 columns")
+    assert json.loads(JsonScores(has_sources=True)(answered)) == {
+        **{"line": 3, "text": "one\ttwo\tthree", "log_probability": None, "tokens": 0, "fault": "3 columns"}
+    }
+    assert TextColumns(score=True, line=True)(answered) == "\t\tone two three\n"

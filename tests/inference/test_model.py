@@ -338,6 +338,35 @@ def test_an_export_without_the_signature_is_told_at_once(text_export, tmp_path):
         Model(folder, task="language-model", options=DRAWN)
 
 
+def test_alignments_are_of_one_translation_that_a_search_finds(numbers_run, numbers_plain_export, text_export):
+    message = "Alignments are for one translation of each text, found by a search. Received: alignments=True with "
+    for path, others in (
+        (numbers_run, {"n_best": 2}),
+        (numbers_run, {"options": DRAWN}),
+        (text_export, {"task": "language-model"}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Model(path, alignments=True, **others)
+    assert Model(numbers_run, alignments=True).alignments
+    with pytest.raises(ValueError, match="gives no alignments. Export it again with --signature translate_detailed"):
+        Model(numbers_plain_export, alignments=True)
+
+
+def test_an_export_for_ctranslate2_has_no_signatures_and_takes_no_options(tmp_path):
+    (tmp_path / DESCRIPTION_FILE).parent.mkdir()
+    (tmp_path / DESCRIPTION_FILE).write_text(json.dumps({"format": "ctranslate2", "signatures": ["score"]}))
+    assert Model(tmp_path).path == tmp_path
+    with pytest.raises(ValueError, match="is for CTranslate2, which has no signature score. Name a run folder, or wh"):
+        Model(tmp_path, signatures=["score"])
+    with pytest.raises(ValueError, match="is for CTranslate2 or of another program, and takes no options of sampling"):
+        Model(tmp_path, options=DRAWN)
+
+
+def test_a_path_is_kept_as_one_that_holds_in_any_working_directory(numbers_plain_export, monkeypatch):
+    monkeypatch.chdir(numbers_plain_export.parent)
+    assert Model(numbers_plain_export.name).path == numbers_plain_export
+
+
 def test_a_copy_whose_folder_is_gone_says_so_when_it_is_called(numbers_plain_export, tmp_path):
     """Not when it is unpickled: that would end a worker of a pool, which would wait for its answer for ever."""
     folder = shutil.copytree(numbers_plain_export, tmp_path / "numbers")

@@ -15,6 +15,7 @@ from kformer.config import DecodingConfig
 from kformer.files.cache import cache_folder
 from kformer.files.checksums import note_checksums
 from kformer.inference import Model, saved_model_cache
+from kformer.inference.fingerprint import fingerprint
 from kformer.inference.model import threads_for
 from kformer.inference.saved_model_cache import saved_model_of
 from kformer.runs.folder import RunFolder
@@ -91,6 +92,18 @@ def test_other_weights_make_another_one(cache, run, made):
     shutil.copy(sorted(run.kept_weights())[0], run.best_weights_file)
     run.note_files()
     assert kept(run) != before
+
+
+def test_each_file_on_which_answers_depend_tells_models_apart(run):
+    tokenizer = next(file for file in sorted(run.tokenizer_folder.rglob("*")) if file.is_file())
+    files = [run.transformer_file, run.training_file, run.corpus_file, run.weights_file(), tokenizer]
+    found = [fingerprint(run)]
+    for file in files:
+        file.write_bytes(file.read_bytes() + b" ")
+        found.append(fingerprint(run))
+    assert len({*found}) == 1 + len(files)
+    run.log_file.write_text("Answers do not depend on it.")
+    assert fingerprint(run) == found[-1]
 
 
 def test_a_damaged_one_is_made_again(cache, run, made):
@@ -182,6 +195,17 @@ def test_the_oldest_are_deleted_when_nobody_has_used_them_for_a_day(cache, run, 
         os.utime(path, (yesterday + age, yesterday + age))
     assert kept(run, GREEDY.replace(min_length=0)) == paths[0]  # It is now the one that was used last.
     assert [path.is_dir() for path in paths] == [True, False, False, True]
+
+
+def test_what_another_process_makes_is_not_deleted(cache, run, made, monkeypatch):
+    """The names of such folders begin with a point."""
+    monkeypatch.setattr(saved_model_cache, "MOST_KEPT", 0)
+    others, yesterday = [cache / ".in-work", cache / "made"], time.time() - 25 * 3600
+    for path in others:
+        path.mkdir(parents=True)
+        os.utime(path, (yesterday, yesterday))
+    path = kept(run)
+    assert [path.is_dir() for path in (*others, path)] == [True, False, True]
 
 
 def test_the_cache_lies_where_the_system_keeps_such_folders(monkeypatch, tmp_path):

@@ -352,6 +352,23 @@ def test_without_options_the_server_has_the_limits_of_the_guide(numbers_export, 
     assert settings == ServerSettings(settings.models, batching=settings.batching)
 
 
+def test_addresses_are_told_as_a_browser_takes_them(numbers_plain_export, monkeypatch):
+    class Stub:
+        rest_port, grpc_port = 7, 9
+
+        def __init__(self, settings):
+            self.settings = settings
+
+        def run(self, on_start):
+            on_start(self)
+
+    monkeypatch.setattr("kformer.serving.server.Server", Stub)
+    told = CliRunner().invoke(app, ["serve", str(numbers_plain_export), "--host", "::1", "--name", "a b"]).output
+    assert told == (
+        "Serving 1 model (a b): page http://[::1]:7/, REST http://[::1]:7/v1/models/a%20b, gRPC grpc://[::1]:9\n"
+    )
+
+
 def test_what_the_imports_made_is_not_looked_through_again_while_it_answers(numbers_export, monkeypatch):
     frozen = []
 

@@ -65,9 +65,12 @@ def test_a_single_batch_stays_in_the_callers_thread():
     assert threads == [threading.current_thread()]
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_so_many_batches_are_answered_at_the_same_time(at_once):
-    together, running, most = threading.Barrier(at_once, timeout=30), [], []
+@pytest.mark.parametrize("at_once", [1, 3, None])
+def test_so_many_batches_are_answered_at_the_same_time(at_once, monkeypatch):
+    """None: as many as there are cores."""
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    expected = at_once or 6
+    together, running, most = threading.Barrier(expected, timeout=30), [], []
 
     def translate(texts):
         running.append(texts)
@@ -80,7 +83,7 @@ def test_so_many_batches_are_answered_at_the_same_time(at_once):
     texts = [f"{number:02}".encode() for number in range(12)]
     found = answer_all(translate, texts, batch_size=2, at_once=at_once)
     assert [hypotheses[0].text.encode() for hypotheses in found] == texts
-    assert max(most) == at_once
+    assert max(most) == expected
 
 
 def test_after_an_error_no_other_batch_begins():
@@ -149,3 +152,15 @@ def test_alignments_count_the_words_of_a_text_without_its_tag():
     (found,), (blank,) = with_tag(answer, "<es>")([b"one two", b" "])
     assert found.alignment == "0-0 1-1"
     assert blank.alignment == ""
+
+
+def test_texts_with_a_tag_are_drawn_with_the_seed_of_their_batch():
+    seeds = []
+
+    def answer(texts, **options):
+        seeds.append(options)
+        return [[Hypothesis("uno", -1.0)] for _ in texts]
+
+    with_tag(answer, "<es>")([b"one"], seed=0)
+    with_tag(answer, "<es>")([b"one"])
+    assert seeds == [{"seed": 0}, {}]

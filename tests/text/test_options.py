@@ -244,8 +244,10 @@ def test_options_out_of_range_are_refused(translator, options, message):
     [
         ("length_penalty", [0.0, 10.0], [-0.1, 10.1, math.nan]),
         ("max_length", [0, 2**31 - 1], [-1, 2**31]),
-        ("temperature", [0.0, 1e30], [-0.1, math.inf, math.nan]),
-        ("top_p", [1e-30, 1.0], [0.0, 1.1, math.nan]),
+        ("min_length", [0, 2**31 - 1], [-1, 2**31]),
+        ("temperature", [0.0, 1e-45, 1e30], [-0.1, 1e-46, 1e39, math.inf, math.nan]),  # 1e-46 and 1e39 are no float32
+        ("top_k", [0, 2**31 - 1], [-1, 2**31]),
+        ("top_p", [1e-30, 1.0], [0.0, 1e-46, 1.1, math.nan]),
         ("seed", [-(2**63), 2**63 - 1], [-(2**63) - 1, 2**63]),
     ],
 )

@@ -14,6 +14,18 @@ def test_a_word_takes_the_sum_of_its_tokens():
     assert aligned(weights, source=np.array([0, 1, 1]), target=np.array([0, 1, 1])) == "0-1 1-0"
 
 
+@pytest.mark.parametrize(
+    ("weights", "pairs"),
+    [
+        ([[0.0, 0.0], [0.3, 0.7]], "1-1"),  # word 0 of the target attends to nothing but the end
+        ([[0.5, 0.5], [0.0, 0.1]], "0-0 1-1"),  # the first of equals
+        ([[0.2, 0.8], [0.1, 0.9]], "1-0 1-1"),  # word 0 of the source belongs to none
+    ],
+)
+def test_a_word_belongs_to_the_first_to_which_it_attends_most_if_to_any(weights, pairs):
+    assert aligned(np.array(weights), source=np.array([0, 1]), target=np.array([0, 1])) == pairs
+
+
 @pytest.mark.parametrize("blank", [" ", "\u00a0", "\u3000", " \u202f "])
 def test_any_white_space_divides_words(blank):
     """ "one", blank, "two" as three tokens, the blank one of which belongs to no word."""

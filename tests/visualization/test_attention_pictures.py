@@ -35,6 +35,7 @@ def test_a_map_is_of_a_head_or_of_the_mean_of_heads(attention):
     mean = visualization.plot_attention(attention).axes[0]
     np.testing.assert_allclose(image(mean)[0], [0.6, 0.1, 0.3, 0], atol=1e-6)
     assert mean.get_title() == "Cross-attention, layer 1 (the last), mean of the heads"
+    np.testing.assert_array_equal(attention.of(-2, -3), WEIGHTS[0, 0])  # counted from the last
 
 
 def test_weights_of_one_head_are_enough():
@@ -117,12 +118,21 @@ def test_the_detailed_signature_gives_an_alignment():
     np.testing.assert_array_equal(one.of(), [[0.5, 0.25, 0], [0.5, 0.5, 0], [0, 0, 1], [0, 0, 0.125]])
 
 
+def test_a_token_of_the_detailed_signature_that_shows_nothing_has_a_sign():
+    """A blank is a dot, and so is a token of the text without bytes; one of the translation is its end."""
+    found = {"source_token": [["a", "", " "]], "source_length": [3], "target_token": [[" ", "", "x"]]}
+    found |= {"target_length": [2], "alignment": [[[0.5, 0.25, 0.25]] * 3], "alignment_start": [[0, 0, 0]]}
+    one = visualization.read_detailed(found)
+    assert (one.queries, one.keys) == (("·", "</s>"), ("a", "·", "·"))
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
         (lambda _: AttentionMap(np.zeros(3), "abc", "a"), r"shape \(layers, heads, queries, keys\).*\(3,\)"),
         (lambda _: AttentionMap(np.zeros((2, 3)), "ab", "ab"), "2 rows and 3 columns.*2 queries and 2 keys"),
         (lambda one: visualization.plot_attention(one, layer=2), "layer must be from 0 to 1. Received: layer=2"),
+        (lambda one: one.of(layer=-3), "layer must be from 0 to 1. Received: layer=-3"),
         (lambda one: visualization.plot_attention(one, head=3), "head must be from 0 to 2. Received: head=3"),
         (lambda one: visualization.plot_attention_heads(one, heads=[]), "from 1 to 144 maps. Received: 2 layers of 0"),
         (lambda one: visualization.plot_attention_links(one, "perro"), "No token is 'perro'. The tokens are: la casa"),
