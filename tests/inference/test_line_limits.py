@@ -12,6 +12,7 @@ LIMITS = LineLimits(line=40, word=10)
     [
         "",
         "a b c d e f g h i j k l m n o p q r",
+        "a " * 20,  # 40 bytes
         "ten chars: abcdefghij",
         "一二三四五六七八九十百千",  # no white space between words
         "ไม่มีช่องว่าง",

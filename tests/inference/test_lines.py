@@ -31,6 +31,19 @@ def test_a_kept_field_stays_on_its_line_and_in_its_column(form):
     assert form(answered).count("\n") == form(answered).count("\t") == 1
 
 
+def test_the_model_is_asked_for_empty_lines_but_not_for_what_stands_for_a_line_beyond_the_limits():
+    """A language model begins a text of its own where nothing is given."""
+    asked, target = [], io.BytesIO()
+
+    def answer(texts):
+        asked.extend(texts)
+        return [[Hypothesis(text.decode().upper() or "A TEXT", 0.0)] for text in texts]
+
+    answer_lines(answer, input_lines([b"one", b"", b"too long a line"]), target, limits=LineLimits(line=9))
+    assert sorted(asked) == [b"", b"one"]
+    assert target.getvalue() == b"ONE\nA TEXT\n\n"
+
+
 @pytest.mark.parametrize("on_fault", [None, "empty", "source", "keep"])
 def test_the_progress_counts_each_line_once(on_fault):
     """The model is asked for the beginning of a line beyond the limits, or not at all."""

@@ -213,6 +213,10 @@ def test_a_run_of_the_users_own_in_the_place_of_first_weights_is_kept(tmp_path, 
         with pytest.raises(FileExistsError, match="initial holds a run, and a run in .* would keep its first weights"):
             train(toy.corpus(), tmp_path / "run", training=training, initialize_from=origin)
     assert sorted(own.path.rglob("*")) == files
+    own.checkpoint_file.unlink()  # somebody keeps the weights alone
+    with pytest.raises(FileExistsError, match="initial holds a run"):
+        train(toy.corpus(), tmp_path / "run", training=training)
+    assert own.best_weights_file.exists()
     assert not RunFolder(tmp_path / "run").exists()
 
 

@@ -326,14 +326,16 @@ def test_signal_in_the_middle_of_a_step_harms_nothing(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_second_signal_stops_at_once(number, sigterm):
     former = signal.getsignal(signal.SIGINT)
-    model, state = tiny_model(), TrainingState()
+    model, state, went_on = tiny_model(), TrainingState(), []
 
     def twice():
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
+        went_on.append(True)
 
     with pytest.raises(KeyboardInterrupt), GracefulInterrupt(state) as interrupt:
         fit(model, [interrupt, AtBatch(twice, first=2)], epochs=7)
+    assert not went_on
     assert signal.getsignal(signal.SIGINT) is former
     assert sigterm == ([number] if number == signal.SIGTERM else [])
 
