@@ -285,3 +285,15 @@ def test_two_devices_learn_what_one_learns_also_if_layers_are_computed_again():
     """
     finished = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("form", ["all", "others"])
+def test_labels_are_smoothed_as_without_it(form):
+    """Two equal predictions have the loss of one of them."""
+    labels, logits = example()
+    plain = TrainingConfig(label_smoothing=0.3, label_smoothing_form=form)
+    losses = [
+        task_of("translate").objective(TRANSFORMER, training).loss for training in (plain, plain.replace(r_drop=5.0))
+    ]
+    once, twice = losses[0](labels, logits[:, 0]), losses[1](labels, np.repeat(logits[:, :1], 2, axis=1))
+    assert float(twice) == pytest.approx(float(once), rel=1e-5)
