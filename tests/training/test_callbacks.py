@@ -867,25 +867,26 @@ def test_plain_lines_where_there_is_no_terminal():
     assert "perplexity " in lines[1]
 
 
-def test_the_time_left_of_a_resumed_run_is_that_of_the_whole_run():
-    """Of two minutes, 50 seconds were used before."""
-    clock, state, console = FakeClock(), TrainingState(seconds=50.0), recorded_console()
-    bar = ProgressBar(state, max_minutes=2, console=console, line_seconds=10, clock=clock)
+def line_after_an_update_of_10_seconds(state, metrics, **budget):
+    clock, console = FakeClock(), recorded_console()
+    bar = ProgressBar(state, console=console, line_seconds=10, clock=clock, **budget)
     bar.on_train_begin()
     bar.on_epoch_begin(0)
-    state.step, clock.now = 1, clock.now + 10
-    bar.on_train_batch_end(0, {"loss": 2.0, "tokens": 30000.0})
-    assert console.file.getvalue().splitlines()[0].endswith("0:01:00 left")
+    state.step, clock.now = state.step + 1, clock.now + 10
+    bar.on_train_batch_end(0, metrics)
+    return console.file.getvalue().splitlines()[0]
+
+
+def test_the_time_left_of_a_resumed_run_is_that_of_the_whole_run():
+    """Of two minutes, 50 seconds were used before."""
+    metrics = {"loss": 2.0, "tokens": 30000.0}
+    line = line_after_an_update_of_10_seconds(TrainingState(seconds=50.0), metrics, max_minutes=2)
+    assert line.endswith("0:01:00 left")
 
 
 def test_the_time_left_of_a_resumed_run_is_by_the_updates_since_the_resume():
-    clock, state, console = FakeClock(), TrainingState(step=100), recorded_console()
-    bar = ProgressBar(state, total_steps=110, console=console, line_seconds=10, clock=clock)
-    bar.on_train_begin()
-    bar.on_epoch_begin(0)
-    state.step, clock.now = 101, clock.now + 10
-    bar.on_train_batch_end(0, {})
-    assert console.file.getvalue() == "step 101/110  0:01:30 left\n"  # 9 updates of 10 s
+    line = line_after_an_update_of_10_seconds(TrainingState(step=100), {}, total_steps=110)
+    assert line == "step 101/110  0:01:30 left"  # 9 updates of 10 s
 
 
 def test_tokens_per_second_of_a_line_are_those_since_the_last_line_or_the_beginning_of_the_epoch():
