@@ -1,9 +1,11 @@
 """A command that answers lines as a job: into a folder, by several processes or servers."""
 
+import contextlib
 import dataclasses
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 
 from kformer.cli.answering import Chosen, Request, choose, limits_of, model_of, watchers_of
 from kformer.cli.bearer_token import read_token
@@ -51,13 +53,7 @@ def answer_job(given: LineOptions, request: Request) -> None:
         seed=request.asking.seed,
     )
     total = sum(number_of_lines(file, given.reading) for file in given.inputs)
-    told = Progress(total)
-    with progress_bar(request.doing, total) as advance:
-
-        def on_lines(lines: int) -> None:
-            advance(lines)
-            told(lines)
-
+    with told_progress(request.doing, total) as on_lines:
         try:
             report = run_job(folder, settings, given.reading.lines, workers, on_lines, warn)
         except KeyboardInterrupt:
@@ -106,6 +102,19 @@ def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, ob
 
 def _asked(asking: Asking) -> dict[str, object]:
     return {type(asking).__name__: dataclasses.asdict(asking)}  # type: ignore[call-overload]
+
+
+@contextlib.contextmanager
+def told_progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Tells how far a job is; yields a function that takes the number of further lines that are done."""
+    told = Progress(total)
+    with progress_bar(doing, total) as advance:
+
+        def on_lines(lines: int) -> None:
+            advance(lines)
+            told(lines)
+
+        yield on_lines
 
 
 class Progress:

@@ -25,6 +25,7 @@ from kformer.files.lines import Faults, lines_of
 from kformer.inference.line_forms import JsonLines, JsonScores, LineForm, NBest, Scores, TextColumns
 from kformer.inference.line_limits import INSTEAD, LineLimits
 from kformer.inference.lines import InputLine
+from kformer.jobs.settings import BATCH_SECONDS, LINES_PER_PART
 
 _PANEL = "Input and output"
 _LIMITS = LineLimits()
@@ -259,7 +260,7 @@ class JobOptions:
             help="Lines of each file that a job writes. A kill loses the parts that are not written.",
             rich_help_panel="Job (--output FOLDER/)",
         ),
-    ] = 10_000
+    ] = LINES_PER_PART
     processes: Annotated[
         int | None,
         typer.Option(
@@ -276,7 +277,7 @@ class JobOptions:
             "has no answer.",
             rich_help_panel="Job (--output FOLDER/)",
         ),
-    ] = 120.0
+    ] = BATCH_SECONDS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,7 @@ from kformer.cli.command_form import App
 from kformer.cli.compare import compare
 from kformer.cli.data import data
 from kformer.cli.demo import demo
+from kformer.cli.distill import distill
 from kformer.cli.evaluate import evaluate
 from kformer.cli.export import export
 from kformer.cli.generate import generate
@@ -56,6 +57,7 @@ def kformer(
 
 app.add_commands(
     train,
+    distill,
     prepare,
     data,
     translate,

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import signal
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,8 @@ from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_config import FIELD_OPTIONS, StartOptions, choose_configs, read_changes
 from kformer.cli.train_corpus import CleaningOptions, CorpusOptions, warn_of_corpus
-from kformer.config import MONITORS, task_kind
+from kformer.config import MONITORS, DecodingConfig, task_kind
+from kformer.data import Corpus
 from kformer.files.writing import check_folder_path
 from kformer.runs.exit_status import RESUME
 from kformer.runs.folder import RunFolder
@@ -50,6 +52,11 @@ class RunOptions:
             help="A further signal that saves and ends the run as SIGTERM does, such as SIGUSR1. May be repeated.",
         ),
     ] = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run goes on, and does not begin."""
+        return self.resume or (self.auto_resume and RunFolder(self.output).exists())
 
     @property
     def signals(self) -> list[signal.Signals]:
@@ -109,8 +116,21 @@ def train(
     The defaults that are told below are those of the size small. Another size, a recipe and the run of --resume and
     --initialize-from have values of their own. The file of --config changes these, and an option wins over all.
     """
-    folder = RunFolder(run.output)
-    goes_on = run.resume or (run.auto_resume and folder.exists())
+    run_training(run, corpus, cleaning, start, machines, fields)
+
+
+def run_training(
+    run: RunOptions,
+    corpus: CorpusOptions,
+    cleaning: CleaningOptions,
+    start: StartOptions,
+    machines: MachineOptions,
+    fields: Mapping[str, Any],
+    taught: Callable[[Corpus], Corpus] = lambda corpus: corpus,
+    decoding: DecodingConfig | None = None,
+) -> None:
+    """Trains as the options say, on what `taught` makes of the corpus; `decoding` is the search of the model."""
+    folder, goes_on = RunFolder(run.output), run.goes_on
     if machines.are_main:
         check_not_owned(run.output)  # first, because an existing summary may be the owner's
         if run.summary is not None:
@@ -133,6 +153,7 @@ def train(
         chosen = options.of_task(task, start.recipe, cleaning.rules, began_with)
         if machines.are_main:
             warn_of_corpus(chosen, task)
+        chosen = taught(chosen)
 
         start_tensorflow()
         from kformer.training.distributed import initialize, is_main
@@ -149,6 +170,7 @@ def train(
             initialize_from=start.initialize_from,
             export_to=run.export_to,
             devices=machines.devices,
+            decoding=decoding,
             stop_signals=run.signals,
             summary=run.summary,
         )

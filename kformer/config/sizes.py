@@ -25,6 +25,14 @@ SIZES: dict[str, dict[str, Any]] = {
         "num_encoder_layers": 6,
         "num_decoder_layers": 1,
     },
+    # For a student of another model: see docs/distillation.md.
+    "tiny-shallow-decoder": {
+        "d_model": 192,
+        "d_ff": 768,
+        "num_heads": 3,
+        "num_encoder_layers": 4,
+        "num_decoder_layers": 1,
+    },
     "base-shallow-decoder": {
         "d_model": 512,
         "d_ff": 2048,
@@ -50,6 +58,7 @@ TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "base": _PAPERS_DATA,
     "big": _PAPERS_DATA,
     "small-shallow-decoder": _TEN_THOUSANDS_OF_PAIRS,
+    "tiny-shallow-decoder": _TEN_THOUSANDS_OF_PAIRS,
     "base-shallow-decoder": _PAPERS_DATA,
 }
 

@@ -10,6 +10,8 @@ from kformer.inference.line_limits import LineLimits
 from kformer.inference.lines import DEFAULT_INSTEAD, InputLine
 
 ReadLines = Callable[[pathlib.Path], Generator[InputLine, None, None]]
+LINES_PER_PART = 10_000
+BATCH_SECONDS = 120.0  # the longest time for a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +37,7 @@ class JobSettings:
     model: dict[str, Any]
     reading: dict[str, Any] = dataclasses.field(default_factory=dict)
     form: LineForm = dataclasses.field(default_factory=TextColumns)
-    lines_per_part: int = 10_000
+    lines_per_part: int = LINES_PER_PART
     on_fault: str = DEFAULT_INSTEAD
     limits: LineLimits = dataclasses.field(default_factory=LineLimits)
     seed: int = 0

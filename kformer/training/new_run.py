@@ -89,11 +89,12 @@ def prepare_run(
     transformer: TransformerConfig | None,
     training: TrainingConfig,
     initialize_from: str | pathlib.Path | None = None,
+    decoding: DecodingConfig | None = None,
 ) -> NewRun:
     """Checks what a run is asked for, learns the tokenizers, and encodes the corpus. No run folder is needed for it.
 
     The tokenizers are trained on the corpus. With `initialize_from`, the tokenizers and the transformer of the earlier
-    run are taken instead.
+    run are taken instead. `decoding` is the model's default search.
     """
     _check_parts(corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
@@ -136,6 +137,8 @@ def prepare_run(
     search = search.replace(tags=" ".join(corpus.tags), untagged=corpus.untagged, tags_before=training.tags_before)
     if origin is not None:
         search = _read_by_weights(search, origin.decoding_config())
+    if decoding is not None:
+        search = _of_data(decoding, search)
     return NewRun(transformer, training, tokenizers, pairs, origin, search, vectors, description)
 
 
@@ -145,6 +148,7 @@ def start_run(
     transformer: TransformerConfig | None,
     training: TrainingConfig,
     initialize_from: str | pathlib.Path | None = None,
+    decoding: DecodingConfig | None = None,
 ) -> RunSetup:
     """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
 
@@ -153,7 +157,7 @@ def start_run(
     """
     run.check_new()
     _check_initial(run, initialize_from)
-    new = prepare_run(corpus, transformer, training, initialize_from)
+    new = prepare_run(corpus, transformer, training, initialize_from, decoding)
     transformer, tokenizers, origin = new.transformer, new.tokenizers, new.origin
     arrangement = task_of(transformer.task).training_arrangement(tokenizers, new.training)
     training = fit_warmup(new.training, new.pairs[0], arrangement)
@@ -286,8 +290,12 @@ def _read_by_weights(search: DecodingConfig, earlier: DecodingConfig) -> Decodin
     """
     longest = max(search.longest_source, earlier.max_source_length or 0, earlier.max_sentence_length or 0)
     name = "max_source_length" if search.max_sentence_length is None else "max_sentence_length"
-    found = {field: getattr(search, field) for field in FROM_DATA}
-    return earlier.replace(**{**found, name: longest})
+    return _of_data(earlier, search.replace(**{name: longest}))
+
+
+def _of_data(search: DecodingConfig, data: DecodingConfig) -> DecodingConfig:
+    """The search, with the lengths and tags of the training texts that `data` knows."""
+    return search.replace(**{field: getattr(data, field) for field in FROM_DATA})
 
 
 def _check_ids(origin: RunFolder, source: Tokenizer, target: Tokenizer) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import rich.console
 
-from kformer.config import TrainingConfig, TransformerConfig, task_kind
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, task_kind
 from kformer.data import Corpus
 from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
@@ -32,6 +32,7 @@ class RunRequest:
     resume: bool | Literal["auto"]
     initialize_from: str | pathlib.Path | None
     samples: Sequence[str] = ()
+    decoding: DecodingConfig | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +91,7 @@ def _begin_or_go_on(request: RunRequest, group: ProcessGroup) -> RunSetup:
     training = training or TrainingConfig.of_size("small", task)
     # The devices share every batch evenly.
     training = training.replace(batch_size_multiple=math.lcm(training.batch_size_multiple, group.replicas))
-    return start_run(folder, corpus, transformer, training, request.initialize_from)
+    return start_run(folder, corpus, transformer, training, request.initialize_from, request.decoding)
 
 
 def _new_task(request: RunRequest) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import keras
 import rich.console
 
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.process.console import Console
 from kformer.runs.exit_status import FINISHED, RESUME
@@ -61,6 +61,7 @@ def train(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     console: rich.console.Console | None = None,
     devices: int | None = None,
+    decoding: DecodingConfig | None = None,
     stop_signals: Sequence[signal.Signals] = (),
     summary: str | pathlib.Path | None = None,
 ) -> TrainingReport:
@@ -105,6 +106,8 @@ def train(
         devices: How many of this machine's devices share every batch; by default all GPUs (or other devices) that
             Keras lists. If several processes have called `kformer.training.distributed.initialize`, all devices of all
             processes are used. Then only process 0 prints and writes to `output`, and the others get the run from it.
+        decoding: The default search of a new run's model, for its translations and exports; by default the paper's, or
+            that of `initialize_from`. Lengths and tags in it are those of the corpus.
         stop_signals: Further signals that save and end the run as SIGTERM does, but do not end the process.
         summary: A JSON file that says how the run ended, see `kformer.runs.summary.write_ended`. It is written before a
             SIGTERM ends the process, but not if the run ends by an error.
@@ -131,13 +134,13 @@ def train(
         >>> report.steps  # doctest: +SKIP
         2
     """
-    _check_kinds(corpus, transformer, training)
+    _check_kinds(corpus, transformer, training, decoding)
     check_callbacks(callbacks)
     _check_export(export_to)
     group = process_group(devices)
     if console is None or not group.is_main:
         console = Console(quiet=not group.is_main)
-    request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from, samples)
+    request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from, samples, decoding)
     state = TrainingState()
     together = None if group.world_size == 1 else StopTogether(state, group.all_reduce_max)
     with (
@@ -156,7 +159,7 @@ def train(
     return report
 
 
-def _check_kinds(corpus: Any, transformer: Any, training: Any) -> None:
+def _check_kinds(corpus: Any, transformer: Any, training: Any, decoding: Any) -> None:
     """Refuses arguments of the wrong class before anything is written.
 
     Raises:
@@ -170,11 +173,13 @@ def _check_kinds(corpus: Any, transformer: Any, training: Any) -> None:
     for name, value, kind in (
         ("transformer", transformer, TransformerConfig),
         ("training", training, TrainingConfig),
+        ("decoding", decoding, DecodingConfig),
     ):
         if value is not None and not isinstance(value, kind):
+            of_size = "" if kind is DecodingConfig else f" or kformer.{kind.__name__}.of_size(SIZE)"
             raise ValueError(
                 f"{name} must be a kformer.{kind.__name__}. Received: {value!r}. "
-                f"Make one by kformer.{kind.__name__}(FIELD=VALUE) or kformer.{kind.__name__}.of_size(SIZE)."
+                f"Make one by kformer.{kind.__name__}(FIELD=VALUE){of_size}."
             )
 
 

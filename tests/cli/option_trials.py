@@ -251,6 +251,19 @@ FORMS = [
         "--train {}",
         "pairs.tsv",
     ),
+    Form(
+        "distill {model} {data}",
+        {
+            "--output": trial("new | new-2", model="tagged"),
+            "--teacher-beam-size": trial("2 | 3"),
+            "--targets": trial("2 | 3"),
+            "--processes": trial("1 | 2"),
+            "--beam-size": trial("2 | 3"),
+        },
+        "tagged --output new",
+        "--train {}",
+        "pairs.tsv",
+    ),
     Form("prepare {data}", PREPARED, data="--train {}", file="pairs.tsv"),
     Form(
         "prepare --train-target lines.txt {data}",

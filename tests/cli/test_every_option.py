@@ -95,10 +95,16 @@ SIGNATURES = [
 ]
 PLACES = ["source_start", "source_end", "target_start", "target_end", "alignment_start", "tokens"]
 TEXTS_OF_CORPORA = {"letters": ["a", "b", "c"], "digits": ["1", "2", "3"]}
+# Those of `kformer distill` that it hands on together with those that are tried.
+AS_IN_TRAIN = {
+    *option_trials.CORPUS,
+    *("--export", "--resume", "--auto-resume", "--summary", "--stop-signal"),
+}
 # The options that are not tried here: other tests try them, or they have no other value yet.
 ELSEWHERE = {
     "train": {f"--{name.replace('_', '-')}" for name in FIELDS},  # test_train_config.py
     "prepare": {f"--{name.replace('_', '-')}" for name in FIELDS} | {"--corpus"},  # it is refused: test_prepare.py
+    "distill": {*AS_IN_TRAIN, *(f"--{name.replace('_', '-')}" for name in FIELDS)},
     "tag": {"--preset"},  # no tagger comes with kformer
     "score": {"--on-error"},  # it has one value, which is the default: test_score_command.py
 }
@@ -299,6 +305,8 @@ def _replace_what_does_the_work(monkeypatch, recorder):
     read = types.SimpleNamespace(signatures=["translate_detailed"], run=lambda *_: {})
     monkeypatch.setattr("kformer.runtime.c_api.SavedModel", recorder("SavedModel", lambda *_: read))
     monkeypatch.setattr("kformer.text.attention_maps.read_detailed", lambda found: "alignment")
+    taught = recorder("distilled_corpus", lambda teacher, corpus, folder: corpus)
+    monkeypatch.setattr("kformer.cli.distill.distilled_corpus", taught)
     finding = Finding(False, "problem", "remedy", [("a",), ("b",), ("c",), ("d",)])
     monkeypatch.setattr("kformer.export.lint.lint", recorder("lint", lambda *_: [finding]))
     monkeypatch.setattr("kformer.training.distributed.initialize", recorder("initialize", lambda *_: 0))

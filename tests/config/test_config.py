@@ -57,7 +57,8 @@ class TestTransformerConfig:
         assert not config.keep_pooler
 
     def test_sizes(self):
-        assert list(SIZES) == ["tiny", "small", "base", "big", "small-shallow-decoder", "base-shallow-decoder"]
+        assert list(SIZES)[:4] == ["tiny", "small", "base", "big"]
+        assert all(name.endswith("-shallow-decoder") for name in list(SIZES)[4:])
         big = TransformerConfig.of_size("big")
         assert (big.d_model, big.d_ff, big.num_heads, big.dropout_rate) == (1024, 4096, 16, 0.3)
         for name, values in SIZES.items():
@@ -70,6 +71,7 @@ class TestTransformerConfig:
             ("tiny", (3, 3), 128, 512, 4),
             ("small", (3, 3), 256, 1024, 4),
             ("small-shallow-decoder", (6, 1), 256, 1024, 4),
+            ("tiny-shallow-decoder", (4, 1), 192, 768, 3),
             ("base-shallow-decoder", (12, 1), 512, 2048, 8),
         ],
     )
@@ -286,7 +288,7 @@ class TestTrainingConfig:
         assert (config.source_tokenizer, config.target_tokenizer, config.user_symbols) == (None, None, "")
         assert not config.rematerialize
 
-    @pytest.mark.parametrize("name", ["tiny", "small", "small-shallow-decoder"])
+    @pytest.mark.parametrize("name", ["tiny", "small", "small-shallow-decoder", "tiny-shallow-decoder"])
     def test_a_small_size_suits_some_ten_thousand_pairs(self, name):
         config = TrainingConfig.of_size(name)
         assert (config.vocab_size, config.tokens_per_batch, config.max_length) == (4000, 4096, 128)

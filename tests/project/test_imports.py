@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("config", "export", "files", "process", "runs", "runtime", "tasks", "text", "wording", "writing_systems"),
     },
 }
-MAY_IMPORT["jobs"] = {"client", "config", "files", "inference", "runs", "text"}
+MAY_IMPORT["jobs"] = {"client", "config", "data", "files", "inference", "presets", "runs", "text"}
 MAY_IMPORT["importing"] = {"config", "files", "models", "process", "runs", "tokenizers", "wording"}
 MAY_IMPORT["serving"] = {"client", "export", "files", "process", "runtime"}
 MAY_IMPORT["visualization"] = {

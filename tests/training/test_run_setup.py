@@ -10,7 +10,7 @@ import rich.console
 import toy
 from own_models import write_model
 
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.data.joined import join_corpora
 from kformer.files.checksums import DamagedFileError
@@ -272,3 +272,12 @@ def test_labels_that_cannot_be_learned_are_told_and_a_new_vocabulary_is_not_said
     assert "1 validation label not among the training labels" in said
     assert "The model reads at most 256 tokens at once" in said
     assert "made for another corpus" not in said
+
+
+def test_a_new_run_has_the_search_that_is_asked_for_with_the_lengths_of_its_texts(tmp_path):
+    run, usual = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "usual")
+    search = DecodingConfig(beam_size=2, max_source_length=3)
+    start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING, decoding=search)
+    start_run(usual, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
+    assert run.decoding_config() == usual.decoding_config().replace(beam_size=2)
+    assert usual.decoding_config().max_source_length != 3
