@@ -132,18 +132,25 @@ def test_parallel(tmp_path: pathlib.Path) -> None:
     assert read_parallel(source, target) == [("one", "uno"), ("", "dos"), ("three\tx", "tres")]
 
 
-def test_parallel_of_different_length(tmp_path: pathlib.Path) -> None:
+in_both_ways = pytest.mark.parametrize(
+    "read", [read_parallel, lambda *files: [*ParallelFiles(*files)]], ids=["held", "streamed"]
+)
+
+
+@in_both_ways
+def test_parallel_of_different_length(read, tmp_path: pathlib.Path) -> None:
     source, target = write(tmp_path / "a.en", b"one\ntwo\nthree\n"), write(tmp_path / "a.es", b"uno\n")
     with pytest.raises(
         ValueError, match=r"a\.en with 3 lines and .*a\.es with 1 line\. Line 2 of .*a\.en is the first"
     ):
-        read_parallel(source, target)
+        read(source, target)
 
 
-def test_empty_parallel_files(tmp_path: pathlib.Path) -> None:
+@in_both_ways
+def test_empty_parallel_files(read, tmp_path: pathlib.Path) -> None:
     empty = write(tmp_path / "empty.txt", b"")
     with pytest.raises(ValueError, match=r"are empty\. Pass files with at least one line"):
-        read_parallel(empty, empty)
+        read(empty, empty)
 
 
 def test_not_utf8(tmp_path: pathlib.Path) -> None:
