@@ -1,6 +1,7 @@
 """`kformer compare`, and `kformer evaluate` with intervals and against another model."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -53,6 +54,17 @@ def test_settings_scores_lengths_and_lines_are_shown(numbers_run, other, tests, 
     assert "short is worse (-" in said
     assert said.count("reference: ") == 1
     assert "<svg" in picture.read_text()
+
+
+def test_the_lines_that_are_worse_most_come_first(numbers_run, other, tests):
+    def losses(number):
+        said = run("compare", numbers_run, other, "--test", tests[0], "--lines", number)
+        return [float(loss) for loss in re.findall(r"short is worse \((-[0-9.]+)\):", said)]
+
+    found = losses(24)
+    assert len({*found}) > 3
+    assert found == sorted(found)
+    assert losses(2) == found[:2]
 
 
 def test_lines_that_are_the_same_and_the_line_that_is_better_most_are_told(numbers_run, other, tests):

@@ -23,14 +23,14 @@ def files(tmp_path):
 
 def test_a_student_is_trained_on_the_teachers_translations_and_goes_on(numbers_run, files, tmp_path):
     student = RunFolder(tmp_path / "student")
-    options = (*files, "--output", student.path, "--teacher-beam-size", 3, "--processes", 1)
+    options = (*files, "--output", student.path, "--teacher-beam-size", 2, "--processes", 1)
     with toy.untraced():
         run("distill", numbers_run, *options, "--size", "tiny", *SMALL, "--validation-steps", 2, "--max-steps", 2)
         with (student.path / "teacher" / "train-1.jsonl").open(encoding="utf-8") as lines:
             pairs = [json.loads(line) for line in lines]
         exact = sum(pair["target"] == toy.translation(pair["source"]) for pair in pairs)
         assert len(pairs) == 60
-        assert exact > 50  # of three hypotheses, another one may be nearer to "Perhaps uno."
+        assert exact > 50  # of two hypotheses, the other one may be nearer to "Perhaps uno."
         assert student.corpus()["train"] == 60
         assert student.decoding_config().beam_size == 1
         assert student.decoding_config().max_source_length > 0  # of its texts

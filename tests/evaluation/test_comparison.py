@@ -151,10 +151,11 @@ def test_lengths_divide_the_sources_evenly(comparison):
     assert names[-1].endswith(" to 21 words")
     numbers = [name.split() for name in found]
     assert [int(low) for low, *_ in numbers[1:]] == [int(name[2]) + 1 for name in numbers[:-1]]
-    chosen = [line for line, source in enumerate(SOURCES) if len(source.split()) <= int(numbers[0][2])]
-    assert len(chosen) == pytest.approx(211 / 4, abs=14)
-    first = bleu_and_chrf([MADE["first"][line] for line in chosen], [[TEXTS[line]] for line in chosen])
-    assert found[names[0]]["first"] == pytest.approx(first["bleu"])
+    for name, (low, _, high, _) in zip(names, numbers, strict=True):
+        chosen = [line for line, source in enumerate(SOURCES) if int(low) <= len(source.split()) <= int(high)]
+        assert len(chosen) == pytest.approx(211 / 4, abs=14)
+        first = bleu_and_chrf([MADE["first"][line] for line in chosen], [[TEXTS[line]] for line in chosen])
+        assert found[name]["first"] == pytest.approx(first["bleu"])
 
 
 def test_sources_of_one_length_are_one_group():
