@@ -2,12 +2,15 @@
 
 import json
 import os
+import pathlib
 import re
 import threading
 
 import pytest
 import toy
 from commands import refused, run
+
+from kformer.cli.train_corpus import CorpusOptions
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -172,6 +175,13 @@ def test_each_corpus_has_its_file_its_columns_and_its_tag(tmp_path, both):
     assert "over each corpus: <2es> numbers 1, <2en> numbers 3" in said
     samples = (tmp_path / "run" / "samples.json").read_text()
     assert all(source in samples for source in ("<2es> one two", "<2en> dos uno"))
+
+
+def test_an_option_wins_over_the_file_of_settings(tmp_path):
+    (tmp_path / "settings.yaml").write_text("data: {train: of-file.tsv, valid: [valid.tsv], tag: ['<a>']}\n")
+    found = CorpusOptions(train=[pathlib.Path("given.tsv")], tag=["<b>"]).with_file(tmp_path / "settings.yaml")
+    assert (found.train, found.tag) == ([pathlib.Path("given.tsv")], ["<b>"])
+    assert found.valid == [pathlib.Path("valid.tsv")]
 
 
 def test_a_file_of_settings_chooses_the_corpora_and_options_win(tmp_path, both, file):

@@ -124,6 +124,25 @@ def test_a_job_that_was_stopped_and_goes_on_gives_up_no_line(tmp_path):
     assert (tmp_path / "job" / "part-000000000.txt").read_text() == "ONE\n"
 
 
+def test_ctrl_c_is_for_the_leading_process_alone(tmp_path):
+    """A terminal sends it to the workers, too. They go on, without a traceback of their own."""
+    log = tmp_path / "log"
+
+    def interrupt_workers():
+        while not log.exists():
+            time.sleep(0.05)
+        for process in {*log.read_text().split()}:
+            os.kill(int(process), signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt_workers)
+    interrupting.start()
+    lines = [b"line %d" % number for number in range(300)]
+    found, _ = job(tmp_path, lines, ProcessWorkers(Capitals(log=str(log), seconds=0.3), 1, 60.0))
+    interrupting.join()
+    assert found == [line.upper() for line in lines]
+    assert len(log.read_text().split()) == 1  # process: the first one was not replaced
+
+
 def test_a_model_that_cannot_be_loaded_is_told(tmp_path):
     with pytest.raises(ValueError, match="no weights here"):
         job(tmp_path, [b"one"], ProcessWorkers(Capitals(fault="no weights here"), 2, 60.0))

@@ -63,6 +63,12 @@ def test_the_manifest_says_what_each_part_holds(tmp_path, settings):
     ]
 
 
+def test_lines_are_numbered_over_all_parts_and_files(tmp_path, settings):
+    run_job(tmp_path / "job", dataclasses.replace(settings, form=JsonLines("translate")), read, OneWorker())
+    found = [json.loads(line)["line"] for line in answers(tmp_path / "job").splitlines()]
+    assert found == [*range(28)]
+
+
 def test_the_name_of_an_input_need_not_be_utf_8(tmp_path):
     file = tmp_path / "caf\udce9.txt"  # as Python has the name with this byte
     file.write_text("a\nb\n")
