@@ -90,7 +90,12 @@ def distilled_corpus(
     workers = ProcessWorkers(
         LocalModel(model, asking, sha256=sums), processes or len(os.sched_getaffinity(0)), BATCH_SECONDS
     )
-    run_job(answers, settings, _lines, workers, on_lines, tell)
+    report = run_job(answers, settings, _lines, workers, on_lines, tell)
+    if report.faults:
+        tell(
+            "Sources that keep their own targets, because the teacher has no translation: "
+            f"{report.faults:,}. The first: {report.first_fault}."
+        )
     train = folder / f"train-{targets}.jsonl"
     _write_pairs(train, _learned(sorted(answers.glob("part-*.jsonl")), targets))
     if not isinstance(corpus, PreparedCorpus):
@@ -148,29 +153,29 @@ def _write_sources(file: pathlib.Path, pairs: Pairs) -> None:
     """Writes the pairs, or checks that they are those of the work that is there."""
     if not file.is_file():
         _write_pairs(file, pairs)
-    elif any(one != other for one, other in itertools.zip_longest(_objects(file, "source", "target"), pairs)):
-        raise ValueError(
-            f"{file.parent} holds the translations of another corpus. Give the corpus that it began with, or name "
-            "another folder."
-        )
-
-
-def _lines(file: pathlib.Path) -> Generator[InputLine, None, None]:
-    for source, reference in _objects(file, "source", "target"):
-        yield InputLine(source.encode(), reference)
-
-
-def _objects(file: pathlib.Path, *names: str) -> Iterator[tuple[str, ...]]:
+        return
     with file.open(encoding="utf-8") as lines:
-        for line in lines:
-            values = json.loads(line)
-            yield tuple(values[name] for name in names)
+        if any(one != other for one, other in itertools.zip_longest(lines, map(_json_line, pairs))):
+            raise ValueError(
+                f"{file.parent} holds the translations of another corpus. Give the corpus that it began with, or name "
+                "another folder."
+            )
 
 
 def _write_pairs(file: pathlib.Path, pairs: Iterable[Pair]) -> None:
     with replacing(file) as partial, partial.open("w", encoding="utf-8") as lines:
-        for source, target in pairs:
-            lines.write(json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n")
+        lines.writelines(map(_json_line, pairs))
+
+
+def _json_line(pair: Pair) -> str:
+    source, target = pair
+    return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
+
+
+def _lines(file: pathlib.Path) -> Generator[InputLine, None, None]:
+    with file.open(encoding="utf-8") as lines:
+        for pair in map(json.loads, lines):
+            yield InputLine(pair["source"].encode(), pair["target"])
 
 
 def _learned(parts: Sequence[pathlib.Path], targets: int) -> Iterator[Pair]:

@@ -93,5 +93,8 @@ def test_a_folder_with_another_corpus_or_search_is_refused_and_stays(numbers_run
 def test_a_line_that_is_not_translated_keeps_its_own_target(numbers_run, tmp_path):
     long = "one " * 30_000
     given = dataclasses.replace(small_corpus(), train=[("six", ""), (long, "its own"), ("", "blank")])
-    found = distilled_corpus(numbers_run, given, tmp_path, processes=1)
+    told = []
+    found = distilled_corpus(numbers_run, given, tmp_path, processes=1, tell=told.append)
     assert [target for _, target in found.train][:2] == ["seis", "its own"]
+    (fault,) = told
+    assert "keep their own targets, because the teacher has no translation: 1. The first: line 2 of " in fault
