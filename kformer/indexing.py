@@ -31,14 +31,16 @@ def take_columns(values: Any, columns: Any) -> Any:
     """Gathers from each row its own columns.
 
     Args:
-        values: (N, M).
+        values: (N, M) or (N, M, K).
         columns: (N, C) integers from 0 to M - 1.
 
     Returns:
-        (N, C).
+        (N, C) or (N, C, K).
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
         return tf.gather(values, columns, batch_dims=1)
+    if len(values.shape) == 3:
+        columns = ops.expand_dims(columns, -1)
     return ops.take_along_axis(values, columns, axis=1)

@@ -16,7 +16,7 @@ from kformer.decoding.length_penalty import length_norm
 from kformer.decoding.result import SearchResult
 from kformer.decoding.search import NextLogits, Search, gather_rows, run
 from kformer.decoding.space import SearchSpace, States
-from kformer.indexing import take_columns, take_rows
+from kformer.indexing import take_columns
 
 NO_HYPOTHESIS = float("-inf")  # log probability of a beam that is empty
 
@@ -252,7 +252,7 @@ class BeamSearch(SearchWithBeams):
         new = now._replace(
             step=now.step + 1,
             last_tokens=tokens,
-            live_tokens=extended(take_hypotheses(now.live_tokens, parents), tokens, now.step, ~done),
+            live_tokens=extended(take_columns(now.live_tokens, parents), tokens, now.step, ~done),
             live_log_probs=ops.where(done, now.live_log_probs, best),
         )
         return new, parents
@@ -268,7 +268,7 @@ class BeamSearch(SearchWithBeams):
         earlier = ops.broadcast_to(ops.arange(self.num_kept, dtype="int32"), ops.shape(now.finished_lengths))
         origins = take_columns(ops.concatenate([earlier, candidates.parents + self.num_kept], axis=1), kept)  # (B, n)
         hypotheses = ops.concatenate([now.finished_tokens, now.live_tokens], axis=1)  # (B, n + K, T)
-        tokens = take_hypotheses(hypotheses, origins)
+        tokens = take_columns(hypotheses, origins)
         lengths = ops.concatenate([now.finished_lengths, ops.zeros_like(candidates.parents) + new.step], axis=1)
         ended = ops.greater_equal(origins, self.num_kept) & (best > NO_HYPOTHESIS)  # (B, n)
         return new._replace(
@@ -301,7 +301,7 @@ class BeamSearch(SearchWithBeams):
         chosen = ops.where(rank < finished, rank, rank - finished + self.num_kept)  # (B, n)
         scores = take_columns(scores, chosen)
         exists = scores > NO_HYPOTHESIS
-        tokens = ops.where(ops.expand_dims(exists, -1), take_hypotheses(tokens, chosen), self.space.pad_id)
+        tokens = ops.where(ops.expand_dims(exists, -1), take_columns(tokens, chosen), self.space.pad_id)
         return SearchResult(tokens, scores, ops.where(exists, take_columns(lengths, chosen), 0))
 
 
@@ -310,13 +310,6 @@ def extended(hypotheses: Any, tokens: Any, position: Any, chosen: Any) -> Any:
     at_position = ops.equal(ops.arange(ops.shape(hypotheses)[2], dtype="int32"), position)  # (T,)
     here = at_position & ops.expand_dims(chosen, -1)  # (B, 1 or M, T)
     return ops.where(here, tokens if isinstance(tokens, int) else ops.expand_dims(tokens, -1), hypotheses)
-
-
-def take_hypotheses(tokens: Any, indices: Any) -> Any:
-    """Gathers `tokens` (B, M, T) along its second axis by `indices` (B, R): (B, R, T)."""
-    sentences, per_sentence, length = ops.shape(tokens)
-    flat = ops.reshape(tokens, (sentences * per_sentence, length))  # (B * M, T)
-    return take_rows(flat, flat_rows(indices, per_sentence))  # one gather of whole rows
 
 
 def flat_rows(indices: Any, per_sentence: int) -> Any:

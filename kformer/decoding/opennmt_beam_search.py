@@ -12,7 +12,6 @@ from kformer.decoding.beam_search import (
     SearchWithBeams,
     extended,
     flat_rows,
-    take_hypotheses,
 )
 from kformer.decoding.length_penalty import length_norm
 from kformer.decoding.result import SearchResult
@@ -97,7 +96,7 @@ class OpenNMTBeamSearch(SearchWithBeams):
         new = _State(
             step=now.step + 1,
             last_tokens=tokens,
-            tokens=extended(take_hypotheses(now.tokens, parents), tokens, now.step, grows),
+            tokens=extended(take_columns(now.tokens, parents), tokens, now.step, grows),
             log_probs=ops.where(ops.logical_or(had_ended, done), now.log_probs, log_probs),
             lengths=take_columns(now.lengths, parents) + ops.cast(grows, "int32"),
             ended=ops.logical_or(had_ended, ops.logical_and(grows, ops.equal(tokens, self.space.end_id))),

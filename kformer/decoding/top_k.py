@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from kformer.indexing import take_columns, take_rows
+from kformer.indexing import take_columns
 
 
 def top_k(values: Any, count: int) -> tuple[Any, Any]:
@@ -30,10 +30,10 @@ def top_k(values: Any, count: int) -> tuple[Any, Any]:
     number = values.shape[-1] // size
     blocks = ops.reshape(values, (-1, number, size))
     _, chosen = ops.top_k(ops.max(blocks, axis=-1), count)  # (N, count)
-    # The blocks are sorted by their ids, because `ops.top_k` puts the first of equal values first.
-    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    row_starts = ops.arange(ops.shape(values)[0], dtype="int32") * number  # (N,)
-    ranked = take_rows(ops.reshape(values, (-1, size)), ops.expand_dims(row_starts, 1) + chosen)  # (N, count, size)
+    # The blocks are sorted by their ids, because `ops.top_k` puts the first of equal values first. This way to sort has
+    # half as many operations as `ops.sort`.
+    chosen = -ops.top_k(-ops.cast(chosen, "int32"), count)[0]
+    ranked = take_columns(blocks, chosen)  # (N, count, size)
     best, places = ops.top_k(ops.reshape(ranked, (-1, count * size)), count)
     places = ops.cast(places, "int32")
     return best, take_columns(chosen, places // size) * size + places % size

@@ -29,8 +29,13 @@ class InPlaceCache(Cache):
 
     @staticmethod
     def source_layout(keys_values: KeysValues) -> KeysValues:
-        """Keys as (B, G, K, S): oneDNN multiplies with them in half the time."""
-        return KeysValues(tf.transpose(keys_values.key, [0, 1, 3, 2]), keys_values.value)
+        """Keys as (B, G, K, S), with which oneDNN multiplies in half the time; divided by sqrt(K), as queries are."""
+        return KeysValues(tf.transpose(_scaled(keys_values.key), [0, 1, 3, 2]), keys_values.value)
+
+    @staticmethod
+    def mask_form(mask: tf.Tensor) -> tf.Tensor:
+        """What is subtracted from the scores: floats, the largest one where a query may not attend."""
+        return (1.0 - tf.cast(mask, tf.float32)) * tf.float32.max
 
     @classmethod
     def of_source(cls, keys_values: KeysValues, order: HeadOrder) -> "SourceCache":
@@ -54,7 +59,7 @@ class SourceCache(InPlaceCache):
     def attention(
         query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None
     ) -> tf.Tensor:
-        return _attended(_product(_scaled(query), key), value, mask, bias)
+        return _attended(_product(query, key), value, mask, bias)
 
 
 def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
@@ -67,10 +72,10 @@ def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias:
 
 
 def _masked(scores: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
-    """The scores with their bias; those outside the mask are as small as possible."""
+    """The scores with their bias; those outside the mask, which is in `mask_form`, are as small as possible."""
     if bias is not None:
         scores -= -bias  # not added: see `attention_weights`
-    return scores if mask is None else scores - (1.0 - tf.cast(mask, tf.float32)) * tf.float32.max
+    return scores if mask is None else scores - mask
 
 
 def _product(rows: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:
@@ -92,4 +97,5 @@ def _product(rows: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf
 
 
 def _scaled(query: tf.Tensor) -> tf.Tensor:
+    """Queries or keys (..., K), divided by sqrt(K)."""
     return query * query.shape[-1] ** -0.5

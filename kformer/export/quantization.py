@@ -191,7 +191,7 @@ class Int8Matrix(Matrix):
             "input_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
             "output_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
         }
-        matrix = tf.bitcast(self._stored(), tf.qint8)
+        matrix = self._weights.read(self._array, tf.qint8)
         bias = np.zeros_like(self._scales) if bias is None else bias
         inputs = [tf.convert_to_tensor(one) for one in (steps, matrix, bias, *ranges)]
         graph = tf.compat.v1.get_default_graph()

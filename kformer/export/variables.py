@@ -35,10 +35,13 @@ class Weights(tf.Module):
         super().__init__(name="weights")
         self.stored: list[tf.Variable] = []
         self._numbers: dict[int, tuple[np.ndarray, int]] = {}
-        self._reads: dict[tuple[int, int], tuple[tf.Graph, tf.Tensor]] = {}
+        self._reads: dict[tuple[int, int, tf.DType], tuple[tf.Graph, tf.Tensor]] = {}
 
-    def read(self, array: np.ndarray) -> tf.Tensor:
-        """The array as a tensor; it is stored when it is first asked for."""
+    def read(self, array: np.ndarray, bits: tf.DType | None = None) -> tf.Tensor:
+        """The array as a tensor; it is stored when it is first asked for.
+
+        `bits` is a dtype of the same size that the tensor's bits are taken for; None: that of the array.
+        """
         if id(array) not in self._numbers:
             self._numbers[id(array)] = array, len(self.stored)  # keeps the array alive, as its id is the key
             with tf.init_scope():
@@ -48,10 +51,12 @@ class Weights(tf.Module):
         graph = tf.compat.v1.get_default_graph()
         while hasattr(graph.outer_graph, "outer_graph"):  # only graphs of functions have one
             graph = graph.outer_graph
-        key = (id(array), id(graph))
+        dtype = variable.dtype if bits is None else bits
+        key = (id(array), id(graph), dtype)
         if key not in self._reads:
             with graph.as_default():
-                self._reads[key] = graph, variable.read_value()
+                value = variable.read_value()
+                self._reads[key] = graph, value if bits is None else tf.bitcast(value, bits)
         return self._reads[key][1]
 
 

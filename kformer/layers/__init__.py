@@ -12,7 +12,7 @@ from kformer.layers.encoder_layer import EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
 from kformer.layers.head_order import HeadOrder, head_order
 from kformer.layers.logits import Logits
-from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
+from kformer.layers.masks import causal_mask, padding_mask, window_mask
 from kformer.layers.position_bias import BucketedBias, LinearBias
 from kformer.layers.positional_encoding import (
     HalvedPositionalEncoding,
@@ -64,7 +64,6 @@ __all__ = [
     "StackedDepth",
     "TokenEmbedding",
     "TransformerLayer",
-    "ancestry_mask",
     "causal_mask",
     "head_order",
     "padding_mask",

@@ -79,20 +79,25 @@ class Cache:
         """Keys and values (B, G, S, K) of a source, as a search keeps them; a subclass may change their layout."""
         return keys_values
 
+    @staticmethod
+    def mask_form(mask: Tensor) -> Tensor:
+        """A mask of booleans as `attend` takes it; a search makes it once for all layers. A subclass may change it."""
+        return mask
+
     @classmethod
     def of_source(cls, keys_values: KeysValues, order: HeadOrder) -> "Cache":
         """A cache of the result of `source_layout`. All rows of a sentence attend to it; it is never written to."""
         return cls(*keys_values, ops.shape(keys_values.key)[2], order)
 
     @classmethod
-    def of_history(cls, tensors: KeysValues, room: int | Tensor, order: HeadOrder) -> Self:
-        """A cache made of the `tensors` of another cache, which has room for `room` positions."""
-        return cls(tensors.key, tensors.value, room * order.rows, order)
+    def of_history(cls, tensors: KeysValues, num_keys: int | Tensor, order: HeadOrder) -> Self:
+        """A cache made of the `tensors` of another cache, which has so many keys."""
+        return cls(tensors.key, tensors.value, num_keys, order)
 
     @property
     def room(self) -> int | Tensor:
         """T, how many positions the cache has room for."""
-        return self.num_keys // self.order.rows
+        return self.num_keys if self.order.rows == 1 else self.num_keys // self.order.rows
 
     @property
     def tensors(self) -> KeysValues:
@@ -108,7 +113,8 @@ class Cache:
 
         `slot` is a number below T: () for all queries, or (Q,) or (B, Q) for each.
         """
-        order, first = self.order, slot * self.order.rows
+        order = self.order
+        first = slot if order.rows == 1 else slot * order.rows
         if rank(slot):
             first = ops.expand_dims(first, -1) + ops.reshape(order.row, (-1, order.queries, order.key_value_heads))
             return order.sentence_and_head * self.num_keys + ops.reshape(first, (-1,))
@@ -126,17 +132,18 @@ class Cache:
         """Attends from the positions of a step.
 
         Args:
-            query: (M x H, K) floats, ordered by query and head.
-            attention_mask: Booleans that broadcast to (B, H, Q, S), True where a query may attend.
+            query: (M, H x K) or (M x H, K) floats, ordered by query and head.
+            attention_mask: Which keys each query may attend to, in `mask_form`: that of booleans that broadcast to
+                (B, H, Q, S).
             score_bias: Floats that broadcast to (B, H, Q, T), added to the scores of each position; or a function that
                 computes them from the queries (B, H, Q, K).
 
         Returns:
-            (M x H, K) floats in the same order.
+            (M, H x K) floats in the same order.
         """
-        order, head_dim = self.order, query.shape[-1]
+        order, head_dim = self.order, self.value.shape[-1]
         if not order.has_one_query:
-            query = take_rows(query, order.by_head)
+            query = take_rows(ops.reshape(query, (-1, head_dim)), order.by_head)
         query = ops.reshape(query, (-1, order.num_heads, order.queries, head_dim))  # (B, H, Q, K)
         if isinstance(score_bias, RelativeBias):
             score_bias = score_bias.repeated(order.rows)
@@ -144,8 +151,9 @@ class Cache:
             bias = score_bias(query) if callable(score_bias) else score_bias
             score_bias = ops.repeat(bias, order.rows, axis=-1)
         heads = self.attention(query, self._by_head(self.key), self._by_head(self.value), attention_mask, score_bias)
-        heads = ops.reshape(heads, (-1, head_dim))  # (M x H, K)
-        return heads if order.has_one_query else take_rows(heads, order.by_row)
+        if not order.has_one_query:
+            heads = take_rows(ops.reshape(heads, (-1, head_dim)), order.by_row)
+        return ops.reshape(heads, (-1, order.num_heads * head_dim))
 
     def keep(self, sentences: Tensor, room: int | Tensor) -> KeysValues:
         """The tensors of the sentences that go on, with room for more positions.
@@ -214,9 +222,10 @@ def self_attention_step(
     """
     query, key, value = layer.project(inputs)
     cache = cache.write(_heads(layer, key, rotation), _heads(layer, value), place)
-    return _attended(
-        layer, _heads(layer, query, rotation), cache, attention_mask, own_bias(score_bias, layer.relative)
-    ), cache
+    if rotation is not None:
+        query = _heads(layer, query, rotation)
+    attended = cache.attend(query, attention_mask, own_bias(score_bias, layer.relative))
+    return layer.output_projection(attended), cache
 
 
 def attend_step(
@@ -237,18 +246,7 @@ def attend_step(
     Returns:
         (M, D) floats.
     """
-    return _attended(layer, _heads(layer, layer.query_projection(inputs)), cache, attention_mask, score_bias)
-
-
-def _attended(
-    layer: MultiHeadAttention,
-    query: Tensor,
-    cache: Cache,
-    attention_mask: Tensor | None,
-    score_bias: ScoreBias | None = None,
-) -> Tensor:
-    heads = cache.attend(query, attention_mask, score_bias)
-    return layer.output_projection(ops.reshape(heads, (-1, layer.num_heads * layer.head_dim)))
+    return layer.output_projection(cache.attend(layer.query_projection(inputs), attention_mask, score_bias))
 
 
 def _heads(layer: MultiHeadAttention, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:

@@ -181,11 +181,11 @@ class Decoder(Stack):
             caches: The self-attention caches of all steps of the depth, from `empty_caches` or the previous step.
             position: () int32, the number of the first position, from 0 up; or (N,) int32, its number for each row.
             attention_mask: Which keys of the caches each query sees: those of its row, and none of later positions.
-                Booleans that broadcast to (B, 1, R x k, S), such as from `ancestry_mask`.
+                Booleans that broadcast to (B, 1, R x k, S), in `Cache.mask_form`.
             table: From `positions.table`, for at least as many positions as will be decoded. A search makes it once; by
                 default it is made here, for as many positions as the caches have room for.
             memory: The layers' cross-attention caches, from `Cache.of_source`; empty for a decoder-only model.
-            cross_mask: As in `call`.
+            cross_mask: As in `call`, in `Cache.mask_form`.
 
         Returns:
             The output in the shape of `inputs`, and the new caches.

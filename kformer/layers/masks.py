@@ -134,32 +134,3 @@ def window_mask(queries: Tensor, keys: Tensor, window: int, causal: bool = False
     back = ops.expand_dims(queries, 1) - ops.expand_dims(keys, 0)  # (T, S): how many positions a key is before a query
     near = (back >= 0) & (back < window) if causal else ops.abs(back) < window
     return ops.expand_dims(near, (0, 1))
-
-
-def ancestry_mask(ancestors: Tensor, rows: int, seen: Tensor | None = None) -> Tensor:
-    """The keys that each row of a search may attend to, in a cache that all rows of its sentence share.
-
-    Args:
-        ancestors: (B x R, T) integers: which row of the sentence wrote position t of this row's history; -1 where
-            nothing is written yet.
-        rows: R.
-        seen: (R x k, T) or (B, R x k, T) booleans, which positions each of the k queries of each row sees of its row's
-            history; None for one query a row that sees all.
-
-    Returns:
-        Booleans of shape (B, 1, R, T x R), or (B, 1, R x k, T x R), for a cache with position t of row r at t x R + r.
-
-    Examples:
-        Two of three positions are written. Row 0 wrote the first one for both rows, and each row its own second one:
-
-        >>> mask = ancestry_mask(np.array([[0, 0, -1], [0, 1, -1]]), rows=2)
-        >>> np.asarray(mask)[0, 0].astype(int).tolist()
-        [[1, 0, 1, 0, 0, 0], [1, 0, 0, 1, 0, 0]]
-    """
-    length = ops.shape(ancestors)[1]
-    own = ops.expand_dims(ops.cast(ancestors, "int32"), -1) == ops.arange(rows, dtype="int32")  # (B x R, T, R)
-    if seen is None:
-        return ops.reshape(own, (-1, 1, rows, length * rows))
-    queries = ops.shape(seen)[-2]
-    by_row = ops.reshape(seen, (-1, rows, queries // rows, length, 1)) & ops.reshape(own, (-1, rows, 1, length, rows))
-    return ops.reshape(by_row, (-1, 1, queries, length * rows))

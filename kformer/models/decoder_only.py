@@ -86,11 +86,12 @@ class StepwiseLanguageModel(StepwiseTransformer):
         reach, order = self.model.get_layer(DECODER).reach, self._order(batch_size)
         places = reach.kept_positions(length - 1, self._kept(room))
         caches = [self.cache.holding(pair, places, order).tensors for pair in read.caches]
-        ancestors: Any = ()
+        seen: Any = ()
         if self.rows_per_source > 1:
-            own_row = ops.arange(batch_size * self.rows_per_source, dtype="int32") % self.rows_per_source
-            ancestors = ops.where(ops.less(places, length), ops.expand_dims(own_row, 1), -1)
-        return History(caches, ancestors, read.position), ops.sum(of_tokens, axis=(1, 2))
+            own = ops.expand_dims(ops.eye(self.rows_per_source, dtype="bool"), 1)  # (R, 1, R)
+            by_row = ops.expand_dims(ops.less(places, length), 1) & own  # (R, T, R)
+            seen = ops.tile(ops.reshape(by_row, (self.rows_per_source, -1)), (batch_size, 1))
+        return History(caches, seen, read.position), ops.sum(of_tokens, axis=(1, 2))
 
     def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
         """No keys and values, and a mask (B, 1, 1, 1) that only tells how many texts there are."""

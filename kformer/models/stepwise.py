@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from kformer.indexing import take_rows
-from kformer.layers import Cache, HeadOrder, ancestry_mask, head_order
+from kformer.layers import Cache, HeadOrder, head_order
 from kformer.layers.head_order import query_positions
 from kformer.layers.tensors import KeysValues, Tensor, rank
 from kformer.models import transformer
@@ -30,8 +30,9 @@ class History(NamedTuple):
     """The state of the positions decoded so far."""
 
     caches: list[KeysValues]  # for every step of the decoder's depth, the tensors of its cache
-    # (N, T) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
-    ancestors: Any
+    # (N, T x R) booleans, which keys of its sentence each row attends to: those of its own history. () with one row per
+    # sentence, which needs no record.
+    seen: Any
     # () int32, the next position; or (N,) int32, the next position of each row. A search may lower (N,) positions by up
     # to k, to give up some of its last tokens.
     position: Tensor
@@ -82,10 +83,11 @@ class StepwiseTransformer:
         """The history of B sentences before the first position, with room for as many positions."""
         order = self._order(batch_size)
         caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order, self.block)]
-        ancestors: Any = ()
+        seen: Any = ()
         if self.rows_per_source > 1:
-            ancestors = ops.full((batch_size * self.rows_per_source, self._kept(room)), -1, dtype="int32")
-        return History(caches, ancestors, ops.convert_to_tensor(0, "int32"))
+            keys = self._kept(room) * self.rows_per_source
+            seen = ops.zeros((batch_size * self.rows_per_source, keys), dtype="bool")
+        return History(caches, seen, ops.convert_to_tensor(0, "int32"))
 
     def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
         """Keys and values of the source for every layer, as the cache keeps them, and its mask (B, 1, 1, S)."""
@@ -100,44 +102,54 @@ class StepwiseTransformer:
         """
         target_embedding = transformer.find_embedding(self.model, transformer.TARGET_EMBEDDING)
         to_logits = self.model.get_layer(transformer.LOGITS)
-        order = self._order(ops.shape(context.source_mask)[0])
+        batch_size = ops.shape(context.source_mask)[0]
+        order = self._order(batch_size)
         memory = [self.cache.of_source(pair, order) for pair in context.memory]
+        cross_mask = self.cache.mask_form(context.source_mask)
         table = self._decoder.positions.table(context.room)
         room = self._kept(context.room)
-        slots = ops.arange(room, dtype="int32")
+        num_keys = room * self.rows_per_source
+        seen_by_rows = self._seen_by_rows(batch_size, room)
 
         def next_logits(tokens: Tensor, history: History) -> tuple[Tensor, History]:
-            caches = [self.cache.of_history(pair, room, order) for pair in history.caches]
+            caches = [self.cache.of_history(pair, num_keys, order) for pair in history.caches]
             length = ops.shape(tokens)[1] if len(tokens.shape) == 2 else 1
             at = query_positions(history.position, self.rows_per_source, length)
             if rank(at) == 0 and isinstance(self.block, int) and self.block == 1:
-                ancestors, self_mask = self._seen(history, slots, room)
+                seen, self_mask = seen_by_rows(history)
             else:
-                ancestors, self_mask = self._seen_by_queries(history, at, length, room)
+                seen, self_mask = self._seen_by_queries(history, at, length, room)
             embedded = target_embedding(tokens)  # (N, D) or (N, k, D)
+            self_mask = self.cache.mask_form(self_mask)
             output, caches = self._decoder.step(
-                embedded, caches, history.position, self_mask, table, memory, context.source_mask
+                embedded, caches, history.position, self_mask, table, memory, cross_mask
             )
             logits = to_logits(target_embedding(output, reverse=True))  # (N, V) or (N, k, V)
-            return logits, History([cache.tensors for cache in caches], ancestors, history.position + length)
+            return logits, History([cache.tensors for cache in caches], seen, history.position + length)
 
         return next_logits
 
-    def _seen(self, history: History, slots: Tensor, room: int | Tensor) -> tuple[Any, Tensor]:
-        """The ancestors, including those of this position, and the mask of the keys that each row may attend to."""
-        if self.rows_per_source == 1:
+    def _seen_by_rows(self, batch_size: int | Tensor, room: int | Tensor) -> Callable[[History], tuple[Any, Tensor]]:
+        """The function that gives `History.seen` with the keys of the next position, and the mask of a step there."""
+        rows = self.rows_per_source
+        keys = ops.arange(room * rows, dtype="int32")
+        if rows == 1:
             # Slot n gets position n, and is never empty again. With a window, later positions take its place there.
-            seen = ops.less_equal(slots, history.position)  # (positions in a cache,)
-            return (), ops.reshape(seen, (1, 1, 1, -1))
-        own_row = ops.arange(ops.shape(history.ancestors)[0], dtype="int32") % self.rows_per_source  # (N,)
-        here = ops.equal(slots, self._decoder.reach.slot(history.position, room))
-        ancestors = ops.where(here, ops.expand_dims(own_row, -1), history.ancestors)  # (N, positions in a cache)
-        return ancestors, ancestry_mask(ancestors, self.rows_per_source)  # (B, 1, R, positions in a cache x R)
+            return lambda history: ((), ops.reshape(ops.less_equal(keys, history.position), (1, 1, 1, -1)))
+        slots, row = keys // rows, ops.arange(batch_size * rows, dtype="int32") % rows
+        own = ops.equal(keys % rows, ops.expand_dims(row, 1))  # (N, T x R)
+
+        def seen_by_rows(history: History) -> tuple[Any, Tensor]:
+            written = ops.equal(slots, self._decoder.reach.slot(history.position, room))
+            seen = ops.where(written, own, history.seen)
+            return seen, ops.reshape(seen, (batch_size, 1, rows, -1))
+
+        return seen_by_rows
 
     def _seen_by_queries(
         self, history: History, at: Tensor, length: int | Tensor, room: int | Tensor
     ) -> tuple[Any, Tensor]:
-        """`_seen` for queries at positions of their own, from `query_positions`: none sees a later position."""
+        """`_seen_by_rows` for queries at positions of their own, from `query_positions`: none sees a later position."""
         rows = self.rows_per_source
         at = at if rank(at) else ops.broadcast_to(at, (rows,))  # (Q,) or (B, Q)
         seen = self._decoder.reach.seen(at, room)  # (Q, T) or (B, Q, T)
@@ -145,10 +157,11 @@ class StepwiseTransformer:
             return (), ops.reshape(seen, (-1, 1, length, room))
         places = ops.reshape(self._decoder.reach.slot(at, room), (-1, rows, length, 1))
         written = ops.any(ops.equal(ops.arange(room, dtype="int32"), places), axis=2)  # (1 or B, R, T)
-        own_row = ops.expand_dims(ops.arange(rows, dtype="int32"), 1)  # (R, 1)
-        ancestors = ops.where(written, own_row, ops.reshape(history.ancestors, (-1, rows, room)))
-        ancestors = ops.reshape(ancestors, (-1, room))
-        return ancestors, ancestry_mask(ancestors, rows, seen)
+        own = ops.expand_dims(ops.eye(rows, dtype="bool"), 1)  # (R, 1, R)
+        former = ops.reshape(history.seen, (-1, rows, room, rows))
+        by_row = ops.where(ops.expand_dims(written, -1), own, former)  # (B, R, T, R)
+        of_queries = ops.reshape(seen, (-1, rows, length, room, 1)) & ops.expand_dims(by_row, 2)  # (B, R, k, T, R)
+        return ops.reshape(by_row, (-1, room * rows)), ops.reshape(of_queries, (-1, 1, rows * length, room * rows))
 
     def is_full(self, context: Context, history: History) -> Tensor:
         """() boolean, True if the caches have no room for a further step of any row."""
@@ -173,16 +186,17 @@ class StepwiseTransformer:
         )
         order = self._order(ops.shape(context.source_mask)[0])
         former, kept_room = self._kept(context.room), self._kept(room)
-        caches = [self.cache.of_history(pair, former, order) for pair in history.caches]
-        ancestors, position = history.ancestors, history.position
+        keys = former * self.rows_per_source
+        caches = [self.cache.of_history(pair, keys, order) for pair in history.caches]
+        seen, position = history.seen, history.position
         if self.rows_per_source > 1:
-            ancestors = take_rows(ancestors, self._rows_of(sentences))
-            ancestors = ops.pad(ancestors, [[0, 0], [0, kept_room - former]], constant_values=-1)
+            more_keys = (kept_room - former) * self.rows_per_source
+            seen = ops.pad(take_rows(seen, self._rows_of(sentences)), [[0, 0], [0, more_keys]])
         if rank(position):
             position = take_rows(position, self._rows_of(sentences))
         memory = [KeysValues(*(take_rows(tensor, sentences) for tensor in pair)) for pair in context.memory]
         kept = Context(memory, take_rows(context.source_mask, sentences), room)
-        return kept, History([cache.keep(sentences, kept_room) for cache in caches], ancestors, position)
+        return kept, History([cache.keep(sentences, kept_room) for cache in caches], seen, position)
 
     def _rows_of(self, sentences: Tensor) -> Tensor:
         """The numbers of the rows of these sentences."""
@@ -241,15 +255,15 @@ def reorder_rows(history: History, rows: Tensor) -> History:
     The rows of a sentence must stand at one position: a row that stands further back would write over what other rows
     now continue.
 
-    Only `ancestors` is reordered, the record of which row wrote each position. The caches are not copied, because that
-    would cost more memory traffic than the rest of a step of beam search.
+    Only `seen` is reordered, the record of which keys each row has in its history. The caches are not copied, because
+    that would cost more memory traffic than the rest of a step of beam search.
 
     Examples:
         Each row wrote its first position itself. Then both rows continue row 1:
 
         >>> from kformer.models.stepwise import History
-        >>> history = History(caches=[], ancestors=np.array([[0, -1], [1, -1]]), position=1)
-        >>> np.asarray(reorder_rows(history, np.array([1, 1])).ancestors).tolist()
-        [[1, -1], [1, -1]]
+        >>> history = History(caches=[], seen=np.array([[True, False], [False, True]]), position=1)
+        >>> np.asarray(reorder_rows(history, np.array([1, 1])).seen).tolist()
+        [[False, True], [False, True]]
     """
-    return history._replace(ancestors=take_rows(history.ancestors, rows))
+    return history._replace(seen=take_rows(history.seen, rows))

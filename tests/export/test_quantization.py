@@ -71,6 +71,7 @@ def test_attention_is_scaled_dot_product_attention(rows, of_source, groups):
     bias = normal(1, 4, 1, 7, seed=4)
 
     def attend(query, key, value, mask=None, bias=None):
+        mask = None if mask is None else InPlaceCache.mask_form(mask)
         if not of_source:
             return InPlaceCache.attention(query, key, value, mask, bias)
         cache = InPlaceCache.of_source(

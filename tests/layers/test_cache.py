@@ -79,7 +79,7 @@ def test_a_cache_with_more_room_holds_what_was_written_before(layer, rows):
     inputs = normal(B * rows, T, D)
     order = head_order(B, H, rows)
     small = filled(layer, inputs[:, :3], empty_cache(3, rows))
-    grown = Cache.of_history(small.keep(np.arange(B), T), T, order)
+    grown = Cache.of_history(small.keep(np.arange(B), T), T * rows, order)
     assert (small.room, grown.room) == (3, T)
     for position in (3, 4):
         _, grown = self_attention_step(layer, inputs[:, position], grown, grown.place(position))

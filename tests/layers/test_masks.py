@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kformer.layers import MultiHeadAttention, ancestry_mask, causal_mask, padding_mask
+from kformer.layers import MultiHeadAttention, causal_mask, padding_mask
 
 
 def drawn(*rows: str) -> np.ndarray:
@@ -28,7 +28,7 @@ def test_causal_mask_shows_each_query_itself_and_the_past():
 
 
 def test_masks_are_booleans():
-    for mask in (padding_mask(np.array([[1, 0]])), causal_mask(2), ancestry_mask(np.array([[0, -1]]), 1)):
+    for mask in (padding_mask(np.array([[1, 0]])), causal_mask(2)):
         assert ops.convert_to_numpy(mask).dtype == bool
 
 
@@ -73,26 +73,3 @@ def test_causal_mask_of_other_keys():
 def test_a_causal_and_a_padding_mask_combine():
     both = ops.logical_and(causal_mask(3), padding_mask(np.array([[4, 0, 6]], "int32")))
     np.testing.assert_array_equal(both[0, 0], drawn("x..", "x..", "x.x"))
-
-
-def test_with_one_row_ancestry_masks_are_the_rows_of_the_causal_mask():
-    for position in range(5):
-        written = np.where(np.arange(5) <= position, 0, -1)
-        mask = ancestry_mask(written[None], rows=1)
-        assert mask.shape == (1, 1, 1, 5)
-        np.testing.assert_array_equal(mask[0, 0, 0], causal_mask(5)[0, 0, position])
-
-
-def test_ancestry_mask_shows_each_row_the_keys_of_its_own_history():
-    # The second row went on from the first one after one position, and the first from the second after two.
-    ancestors = np.array([[0, 1, 0, -1], [0, 1, 1, -1], [0, -1, -1, -1], [1, -1, -1, -1]])
-    mask = ancestry_mask(ancestors, rows=2)
-    assert mask.shape == (2, 1, 2, 8)
-    # Keys lie position by position, in each the two rows side by side.
-    np.testing.assert_array_equal(mask[0, 0], drawn("x..xx...", "x..x.x.."))
-    np.testing.assert_array_equal(mask[1, 0], drawn("x.......", ".x......"))
-
-
-def test_ancestry_mask_takes_tensors():
-    mask = ancestry_mask(ops.convert_to_tensor([[0, 0, -1]], "int32"), rows=1)
-    np.testing.assert_array_equal(mask[0, 0], drawn("xx."))
