@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from kformer.cli.main import app, main
 from kformer.cli.progress import status
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.export.ctranslate2 import CTranslate2Target
 from kformer.export.safetensors import SafetensorsTarget
@@ -624,7 +624,7 @@ def test_the_version_is_told():
     [
         ("kformer ev", {"evaluate"}),
         ("kformer translate --preset c", {"cmudict"}),
-        ("kformer train --size ", {"tiny", "small", "base", "big", "small-shallow-decoder", "base-shallow-decoder"}),
+        ("kformer train --size ", {*SIZES}),
         ("kformer export --precision b", {"bfloat16"}),
         ("kformer translate --beam-size 1 --beam-size 2 --preset c", {"cmudict"}),  # a mistake that is told later
     ],
