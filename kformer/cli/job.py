@@ -1,8 +1,6 @@
 """A command that answers lines as a job: into a folder, by several processes or servers."""
 
 import contextlib
-import dataclasses
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +20,7 @@ from kformer.inference.line_counts import CountedLines, CutLines, LinesWithoutAn
 from kformer.inference.lines import DEFAULT_INSTEAD
 from kformer.jobs import JobReport, JobSettings, run_job
 from kformer.jobs.answerer import LocalModel, ServedModel
-from kformer.jobs.asking import Asking
+from kformer.jobs.asking import facts_of
 from kformer.jobs.processes import ProcessWorkers
 from kformer.jobs.servers import ServerWorkers
 from kformer.jobs.workers import Workers
@@ -72,11 +70,10 @@ def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Worker
         sums = fingerprint(chosen.found)
     model = model_of(given, request, path, decoding, threads_per_operation=1)
     source = LocalModel(model, request.asking, chosen.short_ratio, sums)
-    processes = given.job.processes or len(os.sched_getaffinity(0))
-    return ProcessWorkers(source, processes, given.job.batch_seconds), {
+    return ProcessWorkers(source, given.job.processes, given.job.batch_seconds), {
         "sha256": sums,
         "search": search,
-        **_asked(request.asking),
+        **facts_of(request.asking),
     }
 
 
@@ -97,11 +94,7 @@ def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, ob
     addresses = [ServerAddress.of_url(source.url) for source in sources]
     names = {" ".join(map(str, filter(None, (one.model, one.version, one.label)))) for one in addresses}
     patience = max(_PATIENCE, 5 * given.job.batch_seconds)
-    return ServerWorkers(sources, patience), {"served_as": sorted(names), **_asked(request.asking)}
-
-
-def _asked(asking: Asking) -> dict[str, object]:
-    return {type(asking).__name__: dataclasses.asdict(asking)}  # type: ignore[call-overload]
+    return ServerWorkers(sources, patience), {"served_as": sorted(names), **facts_of(request.asking)}
 
 
 @contextlib.contextmanager

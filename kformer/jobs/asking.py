@@ -71,6 +71,11 @@ class Asking(Protocol):
         ...
 
 
+def facts_of(asking: Asking) -> dict[str, object]:
+    """What tells a job from others that ask the model for something else: values for JSON."""
+    return {type(asking).__name__: dataclasses.asdict(asking)}  # type: ignore[call-overload]
+
+
 @dataclasses.dataclass(frozen=True)
 class AskedAnswers:
     """The answers of the model.

@@ -6,11 +6,10 @@ Source: Kim and Rush 2016, "Sequence-Level Knowledge Distillation", sections 3.2
 import dataclasses
 import itertools
 import json
-import os
 import pathlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-from kformer.data import Corpus, JsonLinesFile, Pair, Pairs, PreparedCorpus, prepare_corpus
+from kformer.data import AlignedPair, Corpus, JsonLinesFile, Pair, Pairs, PreparedCorpus, prepare_corpus
 from kformer.files.writing import check_folder_path, replacing
 from kformer.inference import Model
 from kformer.inference.find import check_task, search_of
@@ -18,10 +17,10 @@ from kformer.inference.fingerprint import fingerprint
 from kformer.inference.line_forms import JsonLines
 from kformer.inference.lines import InputLine
 from kformer.jobs.answerer import LocalModel
-from kformer.jobs.asking import AskedAnswers
+from kformer.jobs.asking import AskedAnswers, facts_of
 from kformer.jobs.processes import ProcessWorkers
 from kformer.jobs.run import run_job
-from kformer.jobs.settings import BATCH_SECONDS, LINES_PER_PART, JobSettings
+from kformer.jobs.settings import LINES_PER_PART, JobSettings
 from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 
@@ -65,39 +64,50 @@ def distilled_corpus(
 
     Raises:
         ValueError: See `check_teacher`; or the folder holds the work of another teacher, corpus or search; or the
-            sources have tags.
+            sources have tags, or the pairs alignments.
     """
     folder, found = pathlib.Path(folder), check_teacher(teacher, targets, beam_size)
-    if corpus.tags:
-        raise ValueError(
-            f"A corpus with tags cannot be distilled. Received: {corpus.name} with {', '.join(corpus.tags)}. Distill "
-            "each direction by itself, without tags."
-        )
+    _check_corpus(corpus)
     check_folder_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     _write_sources(folder / SOURCES, corpus.train)
-    answers = folder / ANSWERS
     decoding = found.decoding_config().replace(beam_size=beam_size)
     asking, sums = AskedAnswers("translate", beam_size), fingerprint(found)
     model = Model(found.path, decoding, threads_per_operation=1, **asking.model_options)
     settings = JobSettings(
         inputs=(folder / SOURCES,),
-        model={"sha256": sums, "search": search_of(found, decoding), "AskedAnswers": dataclasses.asdict(asking)},
+        model={"sha256": sums, "search": search_of(found, decoding), **facts_of(asking)},
         form=JsonLines("translate", beam_size),
         lines_per_part=lines_per_part,
         on_fault="empty",
     )
-    workers = ProcessWorkers(
-        LocalModel(model, asking, sha256=sums), processes or len(os.sched_getaffinity(0)), BATCH_SECONDS
-    )
-    report = run_job(answers, settings, _lines, workers, on_lines, tell)
+    workers = ProcessWorkers(LocalModel(model, asking, sha256=sums), processes)
+    report = run_job(folder / ANSWERS, settings, _lines, workers, on_lines, tell)
     if report.faults:
         tell(
             "Sources that keep their own targets, because the teacher has no translation: "
             f"{report.faults:,}. The first: {report.first_fault}."
         )
+    return _taught(corpus, folder, targets)
+
+
+def _check_corpus(corpus: Corpus) -> None:
+    if corpus.tags:
+        raise ValueError(
+            f"A corpus with tags cannot be distilled. Received: {corpus.name} with {', '.join(corpus.tags)}. Distill "
+            "each direction by itself, without tags."
+        )
+    if any(isinstance(pair, AlignedPair) for pair in itertools.islice(corpus.train, 1)):
+        raise ValueError(
+            f"The word alignments of {corpus.name} are of its own targets, and not of the teacher's translations. "
+            "Leave them out (--alignments, --guided-alignment)."
+        )
+
+
+def _taught(corpus: Corpus, folder: pathlib.Path, targets: int) -> Corpus:
+    """The corpus with the translations of the finished job in the folder."""
     train = folder / f"train-{targets}.jsonl"
-    _write_pairs(train, _learned(sorted(answers.glob("part-*.jsonl")), targets))
+    _write_pairs(train, _learned(sorted((folder / ANSWERS).glob("part-*.jsonl")), targets))
     if not isinstance(corpus, PreparedCorpus):
         return dataclasses.replace(corpus, train=JsonLinesFile(train), parts=())
     # What is kept of the corpus is of its own targets. These pairs are kept by themselves.

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Self
 
 from kformer.jobs.answerer import AnswererSource
+from kformer.jobs.settings import BATCH_SECONDS
 from kformer.jobs.workers import Batch, Fate, Outcome
 
 _LOADING_SECONDS = 600.0  # for a worker to be ready
@@ -45,14 +46,14 @@ class ProcessWorkers:
 
     Args:
         source: Opens the model in each process.
-        processes: How many.
+        processes: How many; by default as many as there are cores.
         seconds: For a batch; then its process is killed.
     """
 
-    def __init__(self, source: AnswererSource, processes: int, seconds: float) -> None:
+    def __init__(self, source: AnswererSource, processes: int | None = None, seconds: float = BATCH_SECONDS) -> None:
         self._source = source
-        self._processes = processes
-        self._seconds = seconds
+        self.processes = processes or len(os.sched_getaffinity(0))
+        self.seconds = seconds
         self._workers: list[_Worker] = []
         self._failed_starts = 0
         self._has_begun = False  # one worker was ready
@@ -76,7 +77,7 @@ class ProcessWorkers:
 
     def begin(self, batch: Batch) -> None:
         worker = next(worker for worker in self._workers if worker.is_ready and worker.batch is None)
-        worker.batch, worker.last_moment = batch, time.monotonic() + self._seconds
+        worker.batch, worker.last_moment = batch, time.monotonic() + self.seconds
         worker.has_batch = False
         with contextlib.suppress(OSError):  # it has just died, which `wait` finds
             worker.pipe.send((batch.texts, batch.seed))
@@ -91,7 +92,7 @@ class ProcessWorkers:
         now = time.monotonic()
         if now - first > _STOPPED_SECONDS:
             for worker in busy:  # nobody knows how much of its time a worker has had
-                worker.last_moment = max(worker.last_moment, now + self._seconds)
+                worker.last_moment = max(worker.last_moment, now + self.seconds)
         late = [worker for worker in busy if worker.pipe not in happened and worker.last_moment <= now]
         outcomes += [self._late(worker) for worker in late]
         return [outcome for outcome in outcomes if outcome is not None]
@@ -118,7 +119,7 @@ class ProcessWorkers:
             if value and not self._has_begun:
                 self._replace(worker)
             self._has_begun = True
-            self._workers += [self._started() for _ in range(self._processes - len(self._workers))]
+            self._workers += [self._started() for _ in range(self.processes - len(self._workers))]
             return None
         if batch is None:  # it could not load the model
             if self._has_begun:  # as others could
@@ -129,7 +130,7 @@ class ProcessWorkers:
         return Outcome(batch, Fate.REFUSED, fault=value)
 
     def _late(self, worker: _Worker) -> Outcome | None:
-        told = f"no answer within {self._seconds:g} s" if worker.is_ready else f"not ready in {_LOADING_SECONDS:g} s"
+        told = f"no answer within {self.seconds:g} s" if worker.is_ready else f"not ready in {_LOADING_SECONDS:g} s"
         return self._lost(worker, Fate.REFUSED, told)
 
     def _lost(self, worker: _Worker, fate: Fate, fault: str) -> Outcome | None:
@@ -138,7 +139,7 @@ class ProcessWorkers:
         if self._failed_starts >= _MOST_FAILED_STARTS:
             raise WorkerLostError(
                 f"{self._failed_starts} worker processes ended before the model was loaded; the last one: "
-                f"{fault}. Is there memory for {self._processes}? Try --processes 1."
+                f"{fault}. Is there memory for {self.processes}? Try --processes 1."
             )
         self._replace(worker)
         return None if worker.batch is None else Outcome(worker.batch, fate, fault=fault)

@@ -97,6 +97,7 @@ class Cache:
     @property
     def room(self) -> int | Tensor:
         """T, how many positions the cache has room for."""
+        # A step starts no operation for 1: no graph rewrite would take it out of an export's loop.
         return self.num_keys if self.order.rows == 1 else self.num_keys // self.order.rows
 
     @property

@@ -88,8 +88,7 @@ class StepwiseLanguageModel(StepwiseTransformer):
         caches = [self.cache.holding(pair, places, order).tensors for pair in read.caches]
         seen: Any = ()
         if self.rows_per_source > 1:
-            own = ops.expand_dims(ops.eye(self.rows_per_source, dtype="bool"), 1)  # (R, 1, R)
-            by_row = ops.expand_dims(ops.less(places, length), 1) & own  # (R, T, R)
+            by_row = ops.expand_dims(ops.less(places, length), 1) & self._own_keys()  # (R, T, R)
             seen = ops.tile(ops.reshape(by_row, (self.rows_per_source, -1)), (batch_size, 1))
         return History(caches, seen, read.position), ops.sum(of_tokens, axis=(1, 2))
 

@@ -157,11 +157,14 @@ class StepwiseTransformer:
             return (), ops.reshape(seen, (-1, 1, length, room))
         places = ops.reshape(self._decoder.reach.slot(at, room), (-1, rows, length, 1))
         written = ops.any(ops.equal(ops.arange(room, dtype="int32"), places), axis=2)  # (1 or B, R, T)
-        own = ops.expand_dims(ops.eye(rows, dtype="bool"), 1)  # (R, 1, R)
         former = ops.reshape(history.seen, (-1, rows, room, rows))
-        by_row = ops.where(ops.expand_dims(written, -1), own, former)  # (B, R, T, R)
+        by_row = ops.where(ops.expand_dims(written, -1), self._own_keys(), former)  # (B, R, T, R)
         of_queries = ops.reshape(seen, (-1, rows, length, room, 1)) & ops.expand_dims(by_row, 2)  # (B, R, k, T, R)
         return ops.reshape(by_row, (-1, room * rows)), ops.reshape(of_queries, (-1, 1, rows * length, room * rows))
+
+    def _own_keys(self) -> Tensor:
+        """(R, 1, R) booleans: which of the R keys of a position each row of a sentence has written."""
+        return ops.expand_dims(ops.eye(self.rows_per_source, dtype="bool"), 1)
 
     def is_full(self, context: Context, history: History) -> Tensor:
         """() boolean, True if the caches have no room for a further step of any row."""

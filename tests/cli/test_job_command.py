@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from kformer.cli.main import app
 from kformer.jobs import JobReport
+from kformer.jobs.processes import ProcessWorkers
 from kformer.runs.exit_status import RESUME, USER_ERROR, exit_status
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
@@ -150,7 +151,12 @@ def workers(monkeypatch):
     """What the workers of jobs are made with. Nothing is answered."""
     made = []
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 2, 5})
-    monkeypatch.setattr("kformer.cli.job.ProcessWorkers", lambda source, *given: made.append(given))
+
+    def processes(*given):
+        workers = ProcessWorkers(*given)
+        made.append((workers.processes, workers.seconds))
+
+    monkeypatch.setattr("kformer.cli.job.ProcessWorkers", processes)
     monkeypatch.setattr("kformer.cli.job.ServerWorkers", lambda sources, *given: made.append(given))
     monkeypatch.setattr("kformer.cli.job.run_job", lambda *_: JobReport(2, 1, 0, 0, "", {}))
     return made

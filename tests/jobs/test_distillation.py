@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import toy
 
-from kformer.data import TsvFile, corpus_from_pairs, prepare_corpus
+from kformer.data import AlignedPair, TsvFile, corpus_from_pairs, prepare_corpus
 from kformer.data.joined import join_corpora
 from kformer.inference import Model
 from kformer.jobs.distillation import distilled_corpus, nearest
@@ -76,6 +76,13 @@ def test_of_a_corpus_with_tags_the_directions_are_distilled_one_by_one(numbers_r
     both = join_corpora([small_corpus(), small_corpus()], ["<2es>", "<2en>"])
     with pytest.raises(ValueError, match="A corpus with tags cannot be distilled. .*<2es>, <2en>"):
         distilled_corpus(numbers_run, both, tmp_path / "teacher")
+
+
+def test_alignments_of_the_own_targets_are_refused_before_the_teacher_translates(numbers_run, tmp_path):
+    aligned = dataclasses.replace(small_corpus(), train=[AlignedPair("one", "uno", [(0, 0)])])
+    with pytest.raises(ValueError, match="The word alignments of small are of its own targets"):
+        distilled_corpus(numbers_run, aligned, tmp_path / "teacher")
+    assert not (tmp_path / "teacher").exists()
 
 
 def test_a_folder_with_another_corpus_or_search_is_refused_and_stays(numbers_run, tmp_path):
