@@ -69,9 +69,10 @@ def test_the_lines_that_are_worse_most_come_first(numbers_run, other, tests):
 
 def test_lines_that_are_the_same_and_the_line_that_is_better_most_are_told(numbers_run, other, tests):
     """The first model writes two words at most."""
-    said = run("compare", other, numbers_run, "--test", tests[0], "--test", tests[1], "--lines", 1)
-    assert f"{numbers_run.name} and short give the same translation of 3 lines.\n" in said
-    assert f"{numbers_run.name} is better (+" in said
+    said = run("compare", other, numbers_run, "--test", tests[0], "--test", tests[1], "--lines", 27)
+    better = said.count(f"{numbers_run.name} is better (+")
+    assert 20 <= better <= 24  # the two words may happen to be right
+    assert f"{numbers_run.name} and short give the same translation of {27 - better} lines.\n" in said
     assert "is worse" not in said
 
 

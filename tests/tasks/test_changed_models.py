@@ -175,10 +175,11 @@ def test_a_twin_answers_with_its_own_model(kind):
 @pytest.mark.parametrize("precision", [pytest.param("int8", marks=pytest.mark.in_ci), "float32", "bfloat16"])
 def test_an_export_has_the_adapters_merged(precision, translator, tmp_path):
     add_adapters(translator.model)
-    path = export_saved_model(translator, tmp_path, precision=precision)
-    score = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(TEXTS))["score"]
+    path = export_saved_model(translator, tmp_path, precision=precision, signatures=["score"])
+    pairs = {"text": tf.constant(TEXTS), "translation": tf.constant([toy.translation(text) for text in TEXTS])}
+    found = tf.saved_model.load(str(path)).signatures["score"](**pairs)["log_probability"]
     tolerance = {"float32": 1e-4, "bfloat16": 0.05, "int8": 0.1}[precision]
-    np.testing.assert_allclose(score, translator.translate(tf.constant(TEXTS))["score"], rtol=tolerance)
+    np.testing.assert_allclose(found, translator.score(*pairs.values())["log_probability"], rtol=tolerance)
 
 
 def test_a_copied_translator_does_not_follow_the_model_of_the_first(translator):

@@ -101,7 +101,9 @@ def test_of_several_parts_the_first_one_has_the_prefix(translator):
     assert lines[1] == "uno dos"
 
 
-def test_the_largest_length_counts_tokens_of_each_part(translator):
+def test_the_largest_length_counts_tokens_of_each_part(numbers_translator):
+    # Greedily: among several hypotheses, one that ends at once may be better than one that is cut off.
+    translator = _with_search(numbers_translator, DecodingConfig(beam_size=1, max_length=8))
     text = "one two three four\n\nfive"
     found, _ = translated(translator, [text], max_length=2)
     assert found == ["cuatro tres\n\ncinco"]
