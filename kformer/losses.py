@@ -1,4 +1,5 @@
-"""Label-smoothed cross entropy over token ids ("Attention Is All You Need", section 5.4), R-Drop, and word alignments.
+"""Label-smoothed cross entropy over token ids ("Attention Is All You Need", section 5.4), and losses that go beyond it:
+R-Drop, the probabilities of a teacher, and word alignments.
 
 Shapes: B rows of the batch, T target length, S source length, V target vocabulary.
 """
@@ -226,11 +227,7 @@ class RDropCrossEntropy(LabelSmoothedCrossEntropy):
         """
         if len(y_pred.shape) == 3:
             return super().call(y_true, y_pred)
-        if len(y_pred.shape) != 4 or y_pred.shape[1] != 2:
-            raise ValueError(
-                "Logits must be (B, 2, T, V), as those of kformer.models.TwoPasses in training, or (B, T, V). "
-                f"Received: logits of shape {tuple(y_pred.shape)}."
-            )
+        _check_two_predictions(y_pred, "kformer.models.TwoPasses")
         first, second = (super(RDropCrossEntropy, self).call(y_true, y_pred[:, number]) for number in (0, 1))
         divergences = ops.where(token_mask(y_true, self.pad_id) > 0, mean_divergence(y_pred), 0.0)
         return (first + second) / 2 + self.alpha / 2 * divergences
@@ -277,6 +274,76 @@ def mean_divergence(logits: Any) -> Any:
         return ops.sum(differences[:, 0] * ratios[:, 0], axis=-1) / 2, gradient
 
     return divergence(logits)
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class WordLevelCrossEntropy(LabelSmoothedCrossEntropy):
+    """`LabelSmoothedCrossEntropy`, of which a share is the cross entropy with the probabilities of a teacher.
+
+    With the teacher's probabilities q and those of the model p, the loss of a token is `(1 - share)` times that of its
+    label plus `share` times `-sum_k q_k log p_k`: word-level distillation of Kim and Rush (2016), "Sequence-Level
+    Knowledge Distillation", section 3.1, mixed as in their section 5.
+
+    `kformer.models.WithTeacher` makes a model with both predictions. Where a model has its own alone, as in a
+    validation, the loss is that of the labels.
+
+    Args:
+        share: From 0 to 1; with 1 the labels count for nothing.
+        epsilon, pad_id, form, name: As of `LabelSmoothedCrossEntropy`.
+
+    Raises:
+        ValueError: `share`, `epsilon` or `form` is out of range.
+
+    Examples:
+        Of two classes, the model gives 1/2 to each, and the teacher 4/5 to the label. Both cross entropies are log 2:
+
+        >>> logits = np.array([[[[0.0, 0.0]], [[0.0, np.log(4)]]]])
+        >>> loss = WordLevelCrossEntropy(share=0.5, epsilon=0.0, pad_id=-1)
+        >>> round(float(loss(np.array([[1]]), logits)), 3), round(np.log(2).item(), 3)
+        (0.693, 0.693)
+    """
+
+    def __init__(
+        self,
+        share: float,
+        epsilon: float = 0.1,
+        pad_id: int = 0,
+        form: str = "all",
+        name: str = "word_level_cross_entropy",
+    ) -> None:
+        super().__init__(epsilon, pad_id, form, name)
+        if not 0 <= share <= 1:
+            raise ValueError(f"share must be from 0 to 1. Received: share={share}.")
+        self.share = share
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """(B, T) float32: the loss of every token, 0 where `y_true` is padding.
+
+        Args:
+            y_true: (B, T) integer ids.
+            y_pred: (B, 2, T, V) logits of any float dtype, those of the teacher at [:, 1]; or (B, T, V).
+
+        Raises:
+            ValueError: A shape does not fit, or a label is no class, see `labels_and_logits`.
+        """
+        if len(y_pred.shape) == 3:
+            return super().call(y_true, y_pred)
+        _check_two_predictions(y_pred, "kformer.models.WithTeacher")
+        own, teacher = ops.cast(y_pred[:, 0], "float32"), ops.cast(y_pred[:, 1], "float32")
+        taught = -ops.sum(ops.softmax(teacher, axis=-1) * ops.log_softmax(own, axis=-1), axis=-1)
+        taught = ops.where(token_mask(y_true, self.pad_id) > 0, taught, 0.0)
+        return (1 - self.share) * super().call(y_true, own) + self.share * taught
+
+    def get_config(self) -> dict[str, Any]:
+        return {"share": self.share, **super().get_config()}
+
+
+def _check_two_predictions(logits: Any, made_by: str) -> None:
+    if len(logits.shape) != 4 or logits.shape[1] != 2:
+        raise ValueError(
+            f"Logits must be (B, 2, T, V), as those of {made_by} in training, or (B, T, V). "
+            f"Received: logits of shape {tuple(logits.shape)}."
+        )
 
 
 _LEAST_WEIGHT = 1e-6  # is added to attention weights, so that a weight of 0 can be learned away, too

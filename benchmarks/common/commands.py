@@ -1,5 +1,7 @@
 """Commands of kformer, as a user types them."""
 
+import json
+import pathlib
 import shlex
 import subprocess
 import sys
@@ -19,3 +21,11 @@ def kformer(*arguments: object) -> str:
     if done.returncode:
         raise SystemExit(f"The command ended with the status {done.returncode}. Start this script again to go on.")
     return done.stdout or ""
+
+
+def trained(folder: pathlib.Path, name: str, options: list[object]) -> pathlib.Path:
+    """The run folder of this name, which `kformer train` trains to its end if it was not yet."""
+    run, summary = folder / name, folder / f"{name}.json"
+    if not summary.exists() or json.loads(summary.read_text(encoding="utf-8"))["exit_status"] != 0:
+        kformer("train", *options, "--output", run, "--auto-resume", "--summary", summary)
+    return run

@@ -4,7 +4,8 @@
     python -m benchmarks.decoding.whole_files --output files.json
 
 The file is the test part of `bible-en-es` (1,000 verses of real lengths). The model `small` is the shipped preset
-`bible-en-es`; `base` has the paper's size and is grown from it (see `common/grown_model.py`).
+`bible-en-es`, or with --run another translator of this corpus, such as a student; `base` has the paper's size and is
+grown from the preset (see `common/grown_model.py`).
 All systems run the same weights with the same search (length penalty 0.6) on the same number of threads, each in a
 separate process, and take turns; a system's time is its best of the rounds. kformer's exports run through TensorFlow's
 C API, as `kformer translate` runs them: a worker for each core, one thread for an operation. `kformer translate`
@@ -64,14 +65,14 @@ def systems(cores: int) -> list[System]:
     ]
 
 
-def prepare(folder: pathlib.Path, size: str, beam_sizes: list[int], chosen: list[System]) -> None:
+def prepare(folder: pathlib.Path, size: str, run: str, beam_sizes: list[int], chosen: list[System]) -> None:
     """Writes the models in every system's form, the sources and the references."""
     import kformer
     from kformer.data import load_corpus
 
     folder.mkdir()
     for beam_size in beam_sizes:
-        translator = kformer.Translator.from_preset(PRESET, kformer.DecodingConfig(beam_size=beam_size))
+        translator = kformer.Translator.from_preset(run, kformer.DecodingConfig(beam_size=beam_size))
         if size == "base":
             translator = grow(translator)
         for system in chosen:
@@ -85,12 +86,12 @@ def prepare(folder: pathlib.Path, size: str, beam_sizes: list[int], chosen: list
     (folder / "references").write_text("".join(f"{target}\n" for _, target in test), encoding="utf-8")
 
 
-def run_command(folder: pathlib.Path, beam_size: int, sources: int) -> dict[str, Any]:
+def run_command(folder: pathlib.Path, run: str, beam_size: int, sources: int) -> dict[str, Any]:
     """`kformer translate` of the file, in a fresh process: seconds from its start to its end."""
     lines = (folder / "sources").read_text(encoding="utf-8").splitlines()[:sources]
     source, target = folder / "command-in", folder / "command-out"
     source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    command = [sys.executable, "-m", "kformer", "translate", "--preset", PRESET, "--beam-size", str(beam_size)]
+    command = [sys.executable, "-m", "kformer", "translate", "--preset", run, "--beam-size", str(beam_size)]
     command += [] if beam_size == 1 else ["--length-penalty", "0.6"]
     command += ["--input", str(source), "--output", str(target)]
     began = time.perf_counter()
@@ -115,7 +116,7 @@ def measure(
     for turn in range(arguments.rounds + 1):
         for system in chosen:
             if system.program == "command":
-                answer = run_command(folder, beam_size, arguments.sentences)
+                answer = run_command(folder, arguments.run, beam_size, arguments.sentences)
             else:
                 answer = workers[system].ask({**request, **system._asdict()})
             if turn:  # The first time also loads, compiles, packs, and keeps the export.
@@ -182,6 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=["small", "base"], choices=["small", "base"])
     parser.add_argument("--beam-sizes", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--run", default=PRESET, help="the model `small`: a run folder")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sentences", type=int, default=1000, help="of the file, from the first one")
@@ -200,7 +202,7 @@ def main() -> None:
         for size in arguments.sizes:
             # The command takes a preset, and `base` is not one.
             here = [system for system in chosen if system.program != "command" or size == "small"]
-            prepare(folder / size, size, arguments.beam_sizes, here)
+            prepare(folder / size, size, arguments.run if size == "small" else PRESET, arguments.beam_sizes, here)
             for beam_size in arguments.beam_sizes:
                 rows += measure(folder / size, size, beam_size, here, arguments)
     finally:

@@ -24,7 +24,7 @@ import json
 import pathlib
 from collections.abc import Iterable
 
-from benchmarks.common.commands import kformer
+from benchmarks.common.commands import kformer, trained
 from benchmarks.common.results import mean_and_spread
 from kformer.data import load_corpus
 from kformer.files.writing import replacing
@@ -106,14 +106,6 @@ def back_translated(folder: pathlib.Path, seed: int, settings: list[object], tem
         drawing = ["--temperature", temperature, "--seed", seed]
         kformer("translate", reverse, "--input", folder / "monolingual.es", *drawing, "--pairs", "--output", synthetic)
     return synthetic
-
-
-def trained(folder: pathlib.Path, name: str, options: list[object]) -> pathlib.Path:
-    """The run folder of this name, which is trained to its end if it was not yet."""
-    run, summary = folder / name, folder / f"{name}.json"
-    if not summary.exists() or json.loads(summary.read_text(encoding="utf-8"))["exit_status"] != 0:
-        kformer("train", *options, "--output", run, "--auto-resume", "--summary", summary)
-    return run
 
 
 def evaluated(folder: pathlib.Path, run: pathlib.Path, limit: int | None) -> dict[str, float]:

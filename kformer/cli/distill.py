@@ -60,8 +60,11 @@ def distill(
     First the teacher translates the sources of the training part, as a job into RUN/teacher/. After any kill, the same
     command goes on there. Then the student is trained as by `kformer train`, whose options these are, but the default
     size is small-shallow-decoder; with --resume the training goes on, too. Validations use the corpus's own targets.
+    With --word-level the student also learns the teacher's probabilities, and has the teacher's vocabulary.
     """
     teacher = check_teacher(teaching.teacher, teaching.targets, teaching.teacher_beam_size)
+    if fields["word_level"] and fields["word_level_teacher"] is None:
+        fields["word_level_teacher"] = teaching.teacher
     if not run.goes_on and (start.size, start.recipe, start.initialize_from) == (None, None, None):
         start = dataclasses.replace(start, size=DEFAULT_SIZE)
 

@@ -143,6 +143,15 @@ class TrainingConfig(Config):
         "Weight, such as 0.1, of a second term of a translator's loss: the cross entropy between the word alignments "
         "of the corpus and the cross-attention of the last layer. 0: alignments are not learned.",
     )
+    word_level: float = setting(
+        0.0,
+        "Share, such as 0.5, of the loss that is the cross entropy with the probabilities of a larger model, the "
+        "teacher: word-level distillation. 0: only the texts are learned.",
+    )
+    word_level_teacher: str | None = setting(
+        None,
+        "Run folder, or name of a preset, of that larger model. The new model gets its vocabulary.",
+    )
     warmup_steps: int = setting(4000, "Updates until the peak of the learning rate, equation 3.")
     learning_rate: float | None = setting(None, "Peak of the learning rate, for another schedule than equation_3.")
     learning_rate_scale: float = setting(1.0, "Factor on the learning rate of equation 3.")
@@ -262,12 +271,29 @@ class TrainingConfig(Config):
                 raise ValueError(
                     f"{name} must be a finite number of at least 0. Received: {name}={getattr(self, name)}."
                 )
+        self._check_word_level()
         if self.tokens_of_pairs < self.max_length:
             twice = " twice, because r_drop reads it twice" if self.r_drop else ""
             raise ValueError(
                 f"tokens_per_batch must hold at least one sentence of max_length tokens{twice}. "
                 f"Received: tokens_per_batch={self.tokens_per_batch}, max_length={self.max_length}. "
                 "Raise tokens_per_batch or lower max_length."
+            )
+
+    def _check_word_level(self) -> None:
+        if not 0 <= self.word_level <= 1:
+            raise ValueError(f"word_level must be from 0 to 1. Received: word_level={self.word_level}.")
+        if bool(self.word_level) != (self.word_level_teacher is not None):
+            raise ValueError(
+                "word_level, the share of the loss that a teacher gives, and word_level_teacher, its run folder or "
+                f"preset, go together. Received: word_level={self.word_level}, "
+                f"word_level_teacher={self.word_level_teacher!r}. Give both, or leave both out."
+            )
+        others = [name for name in ("r_drop", "guided_alignment") if self.word_level and getattr(self, name)]
+        if others:
+            raise ValueError(
+                f"word_level does not go with {' and '.join(others)}. Received: word_level={self.word_level}, "
+                f"{', '.join(f'{name}={getattr(self, name)}' for name in others)}. Leave one of them out."
             )
 
     def _check_mixture(self) -> None:

@@ -13,6 +13,7 @@ from kformer.models.transformer import (
     ponder,
 )
 from kformer.models.two_passes import TwoPasses
+from kformer.models.with_teacher import WithTeacher
 
 __all__ = [
     "AttentionScores",
@@ -20,6 +21,7 @@ __all__ = [
     "StepwiseLanguageModel",
     "StepwiseTransformer",
     "TwoPasses",
+    "WithTeacher",
     "attention_scores",
     "build_classifier",
     "build_language_model",

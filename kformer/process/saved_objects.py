@@ -38,10 +38,16 @@ CLASSES = {
     "kformer.layers.residual": ("ResidualConnection",),
     "kformer.layers.rotary_positions": ("RotaryPositions",),
     "kformer.layers.segments": ("SegmentEmbedding",),
-    "kformer.losses": ("LabelSmoothedCrossEntropy", "RDropCrossEntropy", "AlignmentCrossEntropy"),
+    "kformer.losses": (
+        "LabelSmoothedCrossEntropy",
+        "RDropCrossEntropy",
+        "WordLevelCrossEntropy",
+        "AlignmentCrossEntropy",
+    ),
     "kformer.metrics": ("TokenLoss", "Perplexity", "TokenAccuracy", "TokenCount"),
     "kformer.models.guided_alignment": ("GuidedAlignment",),
     "kformer.models.two_passes": ("TwoPasses",),
+    "kformer.models.with_teacher": ("WithTeacher",),
     "kformer.schedules": ("WarmupInverseSqrt", "WarmupConstant", "WarmupLinear", "WarmupCosine"),
     "kformer.training.optimizers": ("Adam", "AdamW", "Adafactor"),
 }

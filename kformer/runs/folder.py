@@ -9,6 +9,7 @@ RUN/
   environment.json                  versions of the packages that it is trained with
   tokenizer/                        both tokenizers
   initial/                          a small run folder with the initial weights, if they are those of another run
+  word-level-teacher/               a small run folder with the model whose probabilities are learned, if there is one
   initial-embeddings.npz            the pretrained embeddings that the run began with, if there are any
   best.weights.h5                   the weights of the best validation
   weights/                          the weights of the last validations, for averaging
@@ -54,6 +55,7 @@ class RunFolder:
     preset_file = property(lambda self: self.path / "preset.json")
     tokenizer_folder = property(lambda self: self.path / "tokenizer")
     initial = property(lambda self: RunFolder(self.path / "initial"))
+    word_level_teacher = property(lambda self: RunFolder(self.path / "word-level-teacher"))
     embeddings_file = property(lambda self: self.path / "initial-embeddings.npz")
     best_weights_file = property(lambda self: self.path / "best.weights.h5")
     packed_weights_file = property(lambda self: self.path / "packed-weights.npz")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.losses import LabelSmoothedCrossEntropy, RDropCrossEntropy
+from kformer.losses import LabelSmoothedCrossEntropy, RDropCrossEntropy, WordLevelCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenLoss
 
 
@@ -14,7 +14,7 @@ class Objective(NamedTuple):
 
     Attributes:
         loss: Of the model's output and the labels of the task's `arrangement`. With `TrainingConfig.r_drop`, a model in
-            training has the output of `kformer.models.TwoPasses`.
+            training has the output of `kformer.models.TwoPasses`; with `word_level`, that of `WithTeacher`.
         metrics: Those of a validation, by the names in `kformer.config.MONITORS`. One of them is named "token_loss": by
             default it decides which weights are the best.
     """
@@ -35,4 +35,6 @@ def cross_entropy(transformer: TransformerConfig, training: TrainingConfig) -> O
     metrics = [TokenLoss(epsilon, pad_id, form), TokenAccuracy(pad_id), Perplexity(pad_id)]
     if training.r_drop:
         return Objective(RDropCrossEntropy(training.r_drop, epsilon, pad_id, form), metrics)
+    if training.word_level:
+        return Objective(WordLevelCrossEntropy(training.word_level, epsilon, pad_id, form), metrics)
     return Objective(LabelSmoothedCrossEntropy(epsilon, pad_id, form), metrics)

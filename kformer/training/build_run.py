@@ -6,7 +6,7 @@ import rich.console
 from kformer.config import TrainingConfig, ends_with_budget
 from kformer.data import Corpus
 from kformer.data.label_checks import unknown_labels
-from kformer.models import GuidedAlignment, TwoPasses, build_model, rematerialize_layers
+from kformer.models import GuidedAlignment, TwoPasses, WithTeacher, build_model, rematerialize_layers
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
@@ -20,6 +20,7 @@ from kformer.training.resumed_run import environment_note
 from kformer.training.run_callbacks import ActiveRun
 from kformer.training.run_setup import RunSetup, vocabulary_report
 from kformer.training.text_lengths import lengths_report
+from kformer.training.word_level_teacher import load_teacher
 from kformer.wording import count
 
 
@@ -59,12 +60,13 @@ def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
 def _about_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup) -> list[str]:
     """Lines about the environment, the texts and the vocabulary."""
     parts = (("train", setup.train), ("valid", setup.valid))
+    keeps_vocabulary = folder.initial.exists() or folder.word_level_teacher.exists()
     lines = [
         environment_note(folder) if setup.resumed else None,
         *(f"{corpus.name_of(part)} {part}: {pairs.report()}" for part, pairs in parts),
         unknown_labels(setup.transformer.task, corpus),
         lengths_report(setup.transformer.task, folder.decoding_config()),
-        vocabulary_report(setup.train, setup.tokenizers) if folder.initial.exists() else None,
+        vocabulary_report(setup.train, setup.tokenizers) if keeps_vocabulary else None,
         *(f"{name}: {folder.corpus()[name]}" for name in EMBEDDING_FILES.values() if name in folder.corpus()),
     ]
     return [line for line in lines if line is not None]
@@ -97,6 +99,8 @@ def _build(folder: RunFolder, setup: RunSetup, updates: int | None) -> keras.Mod
         model = TwoPasses.of(model)
     if setup.training.guided_alignment:
         model = GuidedAlignment.of(model, setup.transformer, setup.training.guided_alignment)
+    if setup.training.word_level:
+        model = WithTeacher.of(model, load_teacher(folder.word_level_teacher, setup.training.precision))
     if setup.training.rematerialize:
         rematerialize_layers(model)
     freeze_embeddings(folder, model, setup.training)

@@ -57,6 +57,7 @@ from kformer.training.run_setup import (
     pairs_of_vocabulary,
 )
 from kformer.training.text_lengths import search_of_data
+from kformer.training.word_level_teacher import check_teacher, check_vocabulary
 
 KEPT_SAMPLES = 16  # validation sources that are kept, to try an export on them
 
@@ -69,6 +70,7 @@ class NewRun(NamedTuple):
         tokenizers: Of the source and of the target.
         pairs: The ids of the training and of the validation part.
         origin: The run whose weights it begins with, if any.
+        teacher: The run whose model's probabilities it learns, if any.
         search: How its model is searched.
         vectors: Pretrained vectors of words.
         description: Facts about the corpus.
@@ -79,6 +81,7 @@ class NewRun(NamedTuple):
     tokenizers: tuple[Tokenizer, Tokenizer]
     pairs: tuple[EncodedPairs, EncodedPairs]
     origin: RunFolder | None
+    teacher: RunFolder | None
     search: DecodingConfig
     vectors: Sides
     description: dict[str, Any]
@@ -94,18 +97,22 @@ def prepare_run(
     """Checks what a run is asked for, learns the tokenizers, and encodes the corpus. No run folder is needed for it.
 
     The tokenizers are trained on the corpus. With `initialize_from`, the tokenizers and the transformer of the earlier
-    run are taken instead. `decoding` is the model's default search.
+    run are taken instead, and with a word-level teacher its tokenizers. `decoding` is the model's default search.
     """
     _check_parts(corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
+    teacher = None if training.word_level_teacher is None else find_preset(training.word_level_teacher)
+    known = origin or teacher  # the run whose tokenizers are kept
     if transformer is None:
         transformer = TransformerConfig.of_size("small") if origin is None else origin.transformer_config()
     check_corpus(transformer.task, corpus)
     check_scores(transformer.task, training.monitor, training.scored_sources)
-    _check_tokenizers(training, transformer.task, origin)
-    training = complete_training_config(training, corpus, origin)
+    if teacher is not None:
+        check_teacher(teacher, transformer.task, training)
+    _check_tokenizers(training, transformer.task, known)
+    training = complete_training_config(training, corpus, known)
     _check_monitor(training, corpus)
-    _check_subword_sampling(training, transformer.task, origin)
+    _check_subword_sampling(training, transformer.task, known)
     check_guided_alignment(transformer.task, training)
     _check_use_of_tags(corpus, transformer.task, training)
     passes_of([part.train for part in corpus.parts], training.weights, training.corpus_temperature)  # or an error
@@ -117,18 +124,21 @@ def prepare_run(
     vectors = read_embeddings(transformer.task, training, has_initial_weights=origin is not None)
     if origin is None:
         check_layers(transformer)
+    else:
+        check_first_weights(transformer.task, origin.transformer_config().task)
+        transformer = _transformer_of_weights(origin, transformer)
+        description["initialize_from"] = str(initialize_from)
+    if known is None:
         learn = functools.partial(task.train_tokenizers, pairs_to_learn, training)
         tokenizers = corpus.learned_tokenizers(task.name, training, learn)
-        transformer = fit_to_vectors(_fit_to_tokenizers(task.adapt(transformer), *tokenizers), vectors)
     else:
-        earlier = origin.transformer_config().task
-        check_first_weights(transformer.task, earlier)
-        transformer = _transformer_of_weights(origin, transformer)
-        kept = load_tokenizers(origin.tokenizer_folder)
-        _check_ids(origin, *kept)
-        tokenizers = task.keep_tokenizers(kept, earlier, pairs_to_learn)
-        transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
-        description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
+        kept = load_tokenizers(known.tokenizer_folder)
+        _check_ids(known, *kept)
+        tokenizers = task.keep_tokenizers(kept, known.transformer_config().task, pairs_to_learn)
+        description["symbols"] = known.corpus()["symbols"]
+    if teacher is not None:
+        check_vocabulary(teacher, tokenizers)
+    transformer = fit_to_vectors(_fit_to_tokenizers(task.adapt(transformer), *tokenizers), vectors)
     _check_tags(corpus, training, tokenizers)
     check_special_ids(transformer)
     check_positions(transformer, training)
@@ -139,7 +149,7 @@ def prepare_run(
         search = _read_by_weights(search, origin.decoding_config())
     if decoding is not None:
         search = _of_data(decoding, search)
-    return NewRun(transformer, training, tokenizers, pairs, origin, search, vectors, description)
+    return NewRun(transformer, training, tokenizers, pairs, origin, teacher, search, vectors, description)
 
 
 def start_run(
@@ -156,7 +166,7 @@ def start_run(
     asks for it. Arguments as of `prepare_run`.
     """
     run.check_new()
-    _check_initial(run, initialize_from)
+    _check_own_folders(run, initialize_from, training.word_level_teacher)
     new = prepare_run(corpus, transformer, training, initialize_from, decoding)
     transformer, tokenizers, origin = new.transformer, new.tokenizers, new.origin
     arrangement = task_of(transformer.task).training_arrangement(tokenizers, new.training)
@@ -165,7 +175,9 @@ def start_run(
     run.path.mkdir(parents=True, exist_ok=True)
     _remove_first_weights(run)
     if origin is not None:
-        _copy_initial(origin, run)
+        _copy_model(origin, run.initial)
+    if new.teacher is not None:
+        _copy_model(new.teacher, run.word_level_teacher)
     if found:
         save_embeddings(run, found)
         new.description.update(describe_embeddings(transformer, found, new.pairs[0]))
@@ -236,8 +248,9 @@ def _check_tokenizers(training: TrainingConfig, task: str, origin: RunFolder | N
     given = [name for name in OWN_TOKENIZERS if getattr(training, name)]
     if given and origin is not None:
         raise ValueError(
-            "A run that begins with another run's weights has the tokenizers of that run. Received: "
-            f"{', '.join(given)} as well. Leave them out, or initialize_from."
+            "A run that begins with another run's weights, or learns the probabilities of another run's model, has the "
+            f"tokenizers of that run. Received: {', '.join(given)} as well. Leave them out, or initialize_from and "
+            "word_level_teacher."
         )
     if training.target_tokenizer is not None and task_kind(task).targets != "text":
         raise ValueError(
@@ -310,27 +323,28 @@ def _check_ids(origin: RunFolder, source: Tokenizer, target: Tokenizer) -> None:
         )
 
 
-def _check_initial(run: RunFolder, initialize_from: str | pathlib.Path | None) -> None:
-    """Refuses a run where the folder of its first weights is a run of the user's own."""
-    initial = run.initial
-    of_user = (initial.checkpoint_file, initial.log_file, initial.weights_folder)
-    is_origin = initialize_from is not None and initial.path.resolve() == pathlib.Path(initialize_from).resolve()
-    if initial.exists() and (is_origin or any(path.exists() for path in of_user)):
-        raise FileExistsError(
-            f"{initial.path} holds a run, and a run in {run.path} would keep its first weights there. Choose another "
-            "folder, such as one beside it."
-        )
+def _check_own_folders(run: RunFolder, initialize_from: str | pathlib.Path | None, teacher: str | None) -> None:
+    """Refuses a run where a folder that it would write is a run of the user's own."""
+    for own, origin in ((run.initial, initialize_from), (run.word_level_teacher, teacher)):
+        of_user = (own.checkpoint_file, own.log_file, own.weights_folder)
+        is_origin = origin is not None and own.path.resolve() == pathlib.Path(origin).resolve()
+        if own.exists() and (is_origin or any(path.exists() for path in of_user)):
+            raise FileExistsError(
+                f"{own.path} holds a run, and a run in {run.path} would keep a copy of another run there. Choose "
+                "another folder, such as one beside it."
+            )
 
 
 def _remove_first_weights(run: RunFolder) -> None:
     """Removes what a run left here that was killed at its start."""
-    if run.initial.exists():  # what others keep in a folder of this name stays
-        shutil.rmtree(run.initial.path)
+    for own in (run.initial, run.word_level_teacher):
+        if own.exists():  # what others keep in a folder of this name stays
+            shutil.rmtree(own.path)
     run.embeddings_file.unlink(missing_ok=True)
 
 
-def _copy_initial(origin: RunFolder, run: RunFolder) -> None:
-    """Copies what the new run needs from `origin`, the run with its initial weights."""
+def _copy_model(origin: RunFolder, output: RunFolder) -> None:
+    """Copies what a run needs of another one: the run with its first weights, or with its teacher."""
     check_file(origin.weights_file(), origin.kept_weights_remedy())
-    with derived_run(origin, run.initial.path) as initial:
-        shutil.copy(origin.weights_file(), initial.path)
+    with derived_run(origin, output.path) as copy:
+        shutil.copy(origin.weights_file(), copy.path)

@@ -50,6 +50,18 @@ def test_a_student_has_a_fast_size_and_the_beams_that_are_asked_for(numbers_run,
     assert student.decoding_config().beam_size == 3
 
 
+def test_a_student_learns_the_teachers_probabilities_where_that_is_asked_for(numbers_run, files, tmp_path, monkeypatch):
+    monkeypatch.setattr("kformer.cli.distill.distilled_corpus", lambda teacher, corpus, folder, **options: corpus)
+    student = RunFolder(tmp_path / "student")
+    with toy.untraced():
+        run("distill", numbers_run, *files, "--output", student.path, *SMALL, "--max-steps", 1, "--word-level", 0.5)
+        run("distill", numbers_run, *files, "--output", student.path, "--max-steps", 2, "--word-level", 0.5, "--resume")
+    training = student.training_config()
+    assert (training.word_level, training.word_level_teacher) == (0.5, str(numbers_run))
+    weights = [run.best_weights_file.read_bytes() for run in (student.word_level_teacher, RunFolder(numbers_run))]
+    assert weights[0] == weights[1]
+
+
 def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_written(
     numbers_run, numbers_export, files, tmp_path
 ):

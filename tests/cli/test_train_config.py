@@ -51,6 +51,8 @@ VALUES = {
     "least_improvement": 0.25,
     "r_drop": 2.5,
     "guided_alignment": 0.25,
+    "word_level": 0.25,
+    "word_level_teacher": "bible-en-es",
 }
 NEEDED = {
     "train_embeddings": ("--source-embeddings", "words.vec"),
@@ -61,6 +63,8 @@ NEEDED = {
     "weight_decay": ("--optimizer", "adamw"),
     "unigram_alpha": ("--tokenizer", "unigram"),
     "guided_alignment": ("--alignments", "pairs.align"),
+    "word_level": ("--word-level-teacher", "bible-en-es"),
+    "word_level_teacher": ("--word-level", "0.5"),
 }
 
 

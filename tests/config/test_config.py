@@ -286,6 +286,7 @@ class TestTrainingConfig:
         assert (config.bpe_dropout, config.unigram_alpha, config.r_drop, config.guided_alignment) == (0, 0, 0, 0)
         assert (config.corpus_weights, config.corpus_temperature, config.tags_before) == ("", 1.0, None)
         assert (config.source_tokenizer, config.target_tokenizer, config.user_symbols) == (None, None, "")
+        assert (config.word_level, config.word_level_teacher) == (0, None)
         assert not config.rematerialize
 
     @pytest.mark.parametrize("name", ["tiny", "small", "small-shallow-decoder", "tiny-shallow-decoder"])

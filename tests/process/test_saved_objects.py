@@ -26,7 +26,7 @@ from kformer.training.optimizers import Adam
 # Arguments that classes need, by name.
 ARGUMENTS = {
     **{"d_model": 8, "d_ff": 16, "num_heads": 2, "num_steps": 2, "head_dim": 4, "max_length": 5},
-    **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1, "max_distance": 2, "alpha": 5.0},
+    **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1, "max_distance": 2, "alpha": 5.0, "share": 0.5},
     **{"peak": 0.1, "updates": 7},
 }
 SMALL = kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2)
@@ -36,6 +36,7 @@ SPECIAL = {
     "Decoder": lambda kind: kind([DecoderLayer(8, 2, 16)]),
     "GuidedAlignment": lambda kind: kind.of(build_transformer(SMALL), SMALL, weight=0.5),
     "TwoPasses": lambda kind: kind.of(build_transformer(SMALL)),
+    "WithTeacher": lambda kind: kind.of(build_transformer(SMALL), build_transformer(SMALL)),
 }
 
 PROGRAM = """

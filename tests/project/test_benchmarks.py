@@ -14,6 +14,7 @@ import pytest
 import toy
 
 from benchmarks.common import sequence_tasks
+from benchmarks.common import commands
 from benchmarks.common.flops import multiplications, training_flops
 from benchmarks.common.results import missing
 from benchmarks.decoding import batch_engines, hardware_limits
@@ -204,7 +205,8 @@ def test_back_translation_halves_the_pairs_and_does_nothing_twice(tmp_path, monk
             pathlib.Path(done[-1][-1]).touch()
         return json.dumps({"bleu": 10.0 + len(done), "chrf": 30.0})
 
-    monkeypatch.setattr(back_translation, "kformer", kformer)
+    for module in (commands, back_translation):
+        monkeypatch.setattr(module, "kformer", kformer)
     options = ["--seeds", "1", "2", "--steps", "30", "--pairs", "7", "--folder", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["back_translation", *options])
     back_translation.main()

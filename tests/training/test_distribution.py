@@ -103,6 +103,7 @@ def test_the_others_get_what_a_resumed_run_reads_and_no_more(tmp_path):
         *("SHA256SUMS", "checkpoint.npz", "corpus.json", "initial-embeddings.npz", "initial/best.weights.h5"),
         *("initial/tokenizer/shared/model.spm", "previous-checkpoint.npz", "tokenizer/source/tokenizer.json"),
         "training.json",
+        "word-level-teacher/packed-weights.npz",
     ]
     for name in (*read, "lock", "log.csv", "best.weights.h5", "weights/step-000000002.weights.h5", "tensorboard/train"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

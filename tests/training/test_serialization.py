@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from kformer.losses import AlignmentCrossEntropy, LabelSmoothedCrossEntropy, RDropCrossEntropy
+from kformer.losses import AlignmentCrossEntropy, LabelSmoothedCrossEntropy, RDropCrossEntropy, WordLevelCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.schedules import WarmupConstant, WarmupCosine, WarmupInverseSqrt, WarmupLinear
 from kformer.training.optimizers import Adam
@@ -16,6 +16,7 @@ from kformer.training.optimizers import Adam
 ARGUMENTS = {
     LabelSmoothedCrossEntropy: {"epsilon": 0.2, "pad_id": 3, "form": "others", "name": "a"},
     RDropCrossEntropy: {"alpha": 5.0, "epsilon": 0.2, "pad_id": 3, "form": "others", "name": "f"},
+    WordLevelCrossEntropy: {"share": 0.25, "epsilon": 0.2, "pad_id": 3, "form": "others", "name": "h"},
     AlignmentCrossEntropy: {"name": "g"},
     TokenLoss: {"epsilon": 0.2, "pad_id": 3, "form": "others", "name": "b"},
     Perplexity: {"pad_id": 3, "name": "c"},
