@@ -50,6 +50,8 @@ def test_a_student_has_a_fast_size_and_the_beams_that_are_asked_for(numbers_run,
     assert student.decoding_config().beam_size == 3
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_student_learns_the_teachers_probabilities_where_that_is_asked_for(numbers_run, files, tmp_path, monkeypatch):
     monkeypatch.setattr("kformer.cli.distill.distilled_corpus", lambda teacher, corpus, folder, **options: corpus)
     student = RunFolder(tmp_path / "student")

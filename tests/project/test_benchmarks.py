@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import toy
 
-from benchmarks.common import sequence_tasks
-from benchmarks.common import commands
+from benchmarks.common import commands, sequence_tasks
 from benchmarks.common.flops import multiplications, training_flops
 from benchmarks.common.results import missing
 from benchmarks.decoding import batch_engines, hardware_limits

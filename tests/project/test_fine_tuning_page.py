@@ -19,7 +19,6 @@ TEXTS = ["In the beginning", "the light of the earth"]
 
 @pytest.mark.tensorflow_only
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
 def test_adapters_of_an_imported_model_are_trained_saved_and_exported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -77,7 +77,9 @@ def test_a_notebook_runs_and_shows_its_pictures(script, tmp_path, monkeypatch):
     notebook = jupytext.read(script)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook.cells = [cell for cell in notebook.cells if "install" not in cell.metadata.get("tags", ())]
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    place = {"metadata": {"path": str(tmp_path)}}
+    # A kernel takes long to start where other tests run with a higher priority.
+    NotebookClient(notebook, timeout=600, startup_timeout=600, resources=place).execute()
     streams = [
         output for cell in notebook.cells for output in cell.get("outputs", ()) if output.output_type == "stream"
     ]

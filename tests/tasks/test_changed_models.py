@@ -133,8 +133,7 @@ def test_padding_of_any_id_is_not_read(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
-@pytest.mark.parametrize("kind", [Classifier, Tagger, LanguageModel])
+@pytest.mark.parametrize("kind", [pytest.param(Classifier, marks=pytest.mark.in_ci), Tagger, LanguageModel])
 def test_the_other_tasks_follow_adapters_and_so_do_their_pickles(kind):
     predictor = untrained(kind)
     name = "probability" if kind is Classifier else "score"

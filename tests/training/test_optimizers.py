@@ -152,9 +152,10 @@ for optimizer, accumulation in itertools.product(optimizers, (1, 2)):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.tensorflow_only  # that is: once
-@pytest.mark.parametrize(("backend", "devices"), [("tensorflow", ON_TENSORFLOW), ("jax", ON_JAX)])
+@pytest.mark.parametrize(
+    ("backend", "devices"), [pytest.param("tensorflow", ON_TENSORFLOW, marks=pytest.mark.in_ci), ("jax", ON_JAX)]
+)
 def test_two_devices_clip_accumulate_and_decay_as_one(backend, devices):
     environment = {
         **os.environ,

@@ -371,7 +371,7 @@ def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
             **{"optimizer": "adamw", "weight_decay": 0.1, "gradient_clip_norm": 0.5, "schedule": "cosine"},
             **{"max_steps": None, "max_epochs": 1, "ema_decay": 0.5},  # 14 batches, in 7 updates
         },
-        {"optimizer": "adafactor", "schedule": "constant", "max_steps": 4},
+        pytest.param({"optimizer": "adafactor", "schedule": "constant", "max_steps": 4}, marks=pytest.mark.slow),
     ],
     ids=["adamw, cosine, clipped", "adafactor"],
 )

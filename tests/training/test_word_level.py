@@ -223,6 +223,8 @@ def taught(teacher, **changes):
 
 
 @pytest.mark.tensorflow_only
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_a_run_with_the_teachers_vocabulary_goes_on_bit_for_bit_also_where_the_teacher_is_gone(numbers_run, tmp_path):
     teacher = shutil.copytree(numbers_run, tmp_path / "teacher")
@@ -246,6 +248,8 @@ def test_a_run_with_the_teachers_vocabulary_goes_on_bit_for_bit_also_where_the_t
 
 
 @pytest.mark.tensorflow_only
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_probabilities_of_a_good_teacher_alone_are_enough_to_learn_from(numbers_run, tmp_path):
     """With a share of 1 the labels count for nothing. So a student that begins as the teacher has nothing to learn."""
