@@ -281,8 +281,8 @@ class WordLevelCrossEntropy(LabelSmoothedCrossEntropy):
     """`LabelSmoothedCrossEntropy`, of which a share is the cross entropy with the probabilities of a teacher.
 
     With the teacher's probabilities q and those of the model p, the loss of a token is `(1 - share)` times that of its
-    label plus `share` times `-sum_k q_k log p_k`: word-level distillation of Kim and Rush (2016), "Sequence-Level
-    Knowledge Distillation", section 3.1, mixed as in their section 5.
+    label plus `share` times `-sum_k q_k log p_k`: the word-level distillation of Kim and Rush (2016), "Sequence-Level
+    Knowledge Distillation", section 3.1.
 
     `kformer.models.WithTeacher` makes a model with both predictions. Where a model has its own alone, as in a
     validation, the loss is that of the labels.

@@ -1,6 +1,7 @@
 """`kformer distill`: a teacher's translations, and a student's training."""
 
 import json
+import shutil
 
 import pytest
 import toy
@@ -50,18 +51,23 @@ def test_a_student_has_a_fast_size_and_the_beams_that_are_asked_for(numbers_run,
     assert student.decoding_config().beam_size == 3
 
 
-@pytest.mark.slow
-@pytest.mark.in_ci
-def test_a_student_learns_the_teachers_probabilities_where_that_is_asked_for(numbers_run, files, tmp_path, monkeypatch):
-    monkeypatch.setattr("kformer.cli.distill.distilled_corpus", lambda teacher, corpus, folder, **options: corpus)
-    student = RunFolder(tmp_path / "student")
-    with toy.untraced():
-        run("distill", numbers_run, *files, "--output", student.path, *SMALL, "--max-steps", 1, "--word-level", 0.5)
-        run("distill", numbers_run, *files, "--output", student.path, "--max-steps", 2, "--word-level", 0.5, "--resume")
-    training = student.training_config()
-    assert (training.word_level, training.word_level_teacher) == (0.5, str(numbers_run))
-    weights = [run.best_weights_file.read_bytes() for run in (student.word_level_teacher, RunFolder(numbers_run))]
-    assert weights[0] == weights[1]
+@pytest.mark.parametrize(
+    ("options", "learned"),
+    [
+        ((), (None, None)),
+        (("--word-level", 0.5), (0.5, "numbers")),
+        (("--word-level", 0.5, "--word-level-teacher", "other"), (0.5, "other")),
+    ],
+)
+def test_a_student_learns_the_teachers_probabilities_where_that_is_asked_for(
+    options, learned, numbers_run, tmp_path, monkeypatch
+):
+    shutil.copytree(numbers_run, tmp_path / "numbers")
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    monkeypatch.setattr("kformer.cli.distill.run_training", lambda *arguments: seen.append(arguments[5]))
+    run("distill", "numbers", "--corpus", "bible-en-es", "--output", "student", *options)
+    assert [(fields["word_level"], fields["word_level_teacher"]) for fields in seen] == [learned]
 
 
 def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_written(

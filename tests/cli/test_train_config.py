@@ -7,6 +7,7 @@ import pytest
 import toy
 import typer
 import yaml
+from commands import refused
 from own_models import write_model
 from typer.testing import CliRunner
 
@@ -141,6 +142,14 @@ def test_the_value_of_an_option_arrives_in_the_run_folder(option, train):
     other += NEEDED.get(option, ())
     assert getattr(train(*other, *as_words(option, value))[part], field.name) == value
     assert value != getattr(PARTS[part], field.name)
+
+
+def test_a_teacher_of_another_task_is_refused_before_the_training_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr("kformer.training.train.train", None)
+    (tmp_path / "texts.txt").write_text("one\n")
+    words = ("--train", tmp_path / "texts.txt", "--output", tmp_path / "run", "--task", "language-model")
+    told = refused("train", *words, "--word-level", 0.5, "--word-level-teacher", "bible-en-es")
+    assert "is a run of the task translate. Expected: a run of the task language-model" in told
 
 
 def test_an_option_wins_over_a_file_and_a_file_over_a_size(train, tmp_path):

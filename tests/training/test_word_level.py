@@ -1,11 +1,14 @@
 """Word-level distillation: a run learns the probabilities of a teacher beside the texts."""
 
+import csv
+import io
 import math
 import shutil
 
 import keras
 import numpy as np
 import pytest
+import rich.console
 import toy
 from gradients import gradient
 from keras import ops
@@ -14,12 +17,12 @@ from kformer.config import TASKS, TrainingConfig, TransformerConfig
 from kformer.losses import LabelSmoothedCrossEntropy, WordLevelCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.models import WithTeacher, build_model, build_transformer
-from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights, load_weights_file, save_weights
 from kformer.tasks import task_of
 from kformer.training.compile import compile_model
-from kformer.training.new_run import prepare_run
+from kformer.training.new_run import prepare_run, start_run
+from kformer.training.resumed_run import resume_run
 from kformer.training.train import train
 
 STUDENT = TransformerConfig(11, 11, 1, 1, d_model=8, d_ff=16, num_heads=2, dropout_rate=0.0)
@@ -214,7 +217,7 @@ def test_models_of_every_task_learn_from_a_teacher_which_stays_as_it_is(task):
 
 
 def quiet():
-    return Console(quiet=True)
+    return rich.console.Console(quiet=True)
 
 
 def taught(teacher, **changes):
@@ -230,8 +233,10 @@ def test_a_run_with_the_teachers_vocabulary_goes_on_bit_for_bit_also_where_the_t
     teacher = shutil.copytree(numbers_run, tmp_path / "teacher")
     training = taught(teacher, max_steps=4, validation_steps=2, tokens_per_batch=64)
     transformer = toy.TRANSFORMER.replace(d_model=16, d_ff=32, dropout_rate=0.1)
-    arguments = {"transformer": transformer, "console": quiet()}
+    told = io.StringIO()
+    arguments = {"transformer": transformer, "console": rich.console.Console(file=told, width=500)}
     whole = train(toy.corpus(), tmp_path / "whole", training=training, **arguments).run
+    assert "The vocabulary was made for another corpus: 0.00%" in told.getvalue()
     train(toy.corpus(), tmp_path / "stopped", training=training.replace(max_steps=3), **arguments)
     shutil.rmtree(teacher)
     stopped = train(toy.corpus(), tmp_path / "stopped", training=training, resume=True, **arguments).run
@@ -251,17 +256,17 @@ def test_a_run_with_the_teachers_vocabulary_goes_on_bit_for_bit_also_where_the_t
 @pytest.mark.slow
 @pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
-def test_probabilities_of_a_good_teacher_alone_are_enough_to_learn_from(numbers_run, tmp_path):
-    """With a share of 1 the labels count for nothing. So a student that begins as the teacher has nothing to learn."""
-    training = taught(numbers_run, word_level=1.0, max_steps=1, tokens_per_batch=64)
-    transformer = toy.TRANSFORMER.replace(d_model=16, d_ff=32)
-    reports = {}
-    for begins_with in (None, numbers_run):
-        run = tmp_path / str(begins_with is None)
-        size = transformer if begins_with is None else None
-        report = train(toy.corpus(), run, size, training, initialize_from=begins_with, console=quiet())
-        reports[begins_with] = report.best
-    assert reports[numbers_run] < reports[None] / 2
+def test_a_student_that_begins_as_its_teacher_has_the_uncertainty_of_the_teacher_as_its_loss(numbers_run, tmp_path):
+    """The teacher has learned smoothed labels: 0.9 for one of some 300 tokens, and 0.1 for all together.
+
+    The uncertainty of these is -0.9 log 0.9 - 0.1 log(0.1 / 300) = 0.9 nats. A teacher with other weights gives each
+    token a share, and the student's loss would be more than 5.
+    """
+    training = taught(numbers_run, word_level=1.0, max_steps=1, validation_steps=1, tokens_per_batch=64)
+    run = train(toy.corpus(), tmp_path / "run", training=training, initialize_from=numbers_run, console=quiet()).run
+    with run.log_file.open() as file:
+        loss = float(next(csv.DictReader(file))["loss"])
+    assert 0.6 < loss < 1.2
 
 
 @pytest.mark.tensorflow_only
@@ -283,6 +288,38 @@ def test_a_teacher_that_does_not_suit_the_model_is_refused(changes, told, number
 def test_first_weights_with_another_vocabulary_than_the_teachers_are_refused(numbers_run):
     with pytest.raises(ValueError, match="teacher in .* and the new model must have one vocabulary"):
         prepare_run(toy.corpus(), None, taught("bible-en-es"), numbers_run)
+
+
+@pytest.mark.tensorflow_only
+def test_a_teacher_with_fewer_positions_than_the_texts_have_tokens_is_refused(numbers_run, tmp_path):
+    teacher = RunFolder(shutil.copytree(numbers_run, tmp_path / "teacher"))
+    transformer = teacher.transformer_config().replace(positional_encoding="learned", max_length=8)
+    teacher.write_config(teacher.transformer_file, transformer)
+    with pytest.raises(ValueError, match="has 8 learned positions, and training takes pairs of up to 32 tokens"):
+        prepare_run(toy.corpus(), toy.TRANSFORMER, taught(teacher.path))
+
+
+@pytest.mark.tensorflow_only
+def test_the_configuration_says_of_the_tokenizers_what_is_so_and_may_be_given_again(numbers_run, tmp_path):
+    given, run = taught(numbers_run, vocab_size=999, tokenizer="unigram"), RunFolder(tmp_path / "run")
+    start_run(run, toy.corpus(), toy.TRANSFORMER, given)
+    assert run.training_config() == taught(numbers_run)
+    assert resume_run(run, toy.corpus(), toy.TRANSFORMER, given).training == taught(numbers_run)
+
+
+@pytest.mark.tensorflow_only
+def test_a_run_killed_while_it_begins_can_be_begun_again(numbers_run, tmp_path, monkeypatch):
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    run = RunFolder(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("kformer.runs.create.save_tokenizers", killed)
+        with pytest.raises(KeyboardInterrupt):
+            start_run(run, toy.corpus(), toy.TRANSFORMER, taught(numbers_run))
+    assert run.word_level_teacher.exists()
+    start_run(run, toy.corpus(), toy.TRANSFORMER, taught(numbers_run))
+    assert run.exists()
 
 
 @pytest.mark.tensorflow_only
