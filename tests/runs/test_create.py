@@ -210,7 +210,9 @@ def test_a_run_of_the_users_own_in_the_place_of_first_weights_is_kept(tmp_path, 
     own = train(toy.corpus(), tmp_path / "run" / "initial", toy.TRANSFORMER, training).run
     files = sorted(own.path.rglob("*"))
     for origin in (None, own.path):
-        with pytest.raises(FileExistsError, match="initial holds a run, and a run in .* would keep its first weights"):
+        with pytest.raises(
+            FileExistsError, match="initial holds a run, and a run in .* would keep a copy of another run there"
+        ):
             train(toy.corpus(), tmp_path / "run", training=training, initialize_from=origin)
     assert sorted(own.path.rglob("*")) == files
     own.checkpoint_file.unlink()  # somebody keeps the weights alone
