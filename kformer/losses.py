@@ -329,13 +329,47 @@ class WordLevelCrossEntropy(LabelSmoothedCrossEntropy):
         if len(y_pred.shape) == 3:
             return super().call(y_true, y_pred)
         _check_two_predictions(y_pred, "kformer.models.WithTeacher")
-        own, teacher = ops.cast(y_pred[:, 0], "float32"), ops.cast(y_pred[:, 1], "float32")
-        taught = -ops.sum(ops.softmax(teacher, axis=-1) * ops.log_softmax(own, axis=-1), axis=-1)
-        taught = ops.where(token_mask(y_true, self.pad_id) > 0, taught, 0.0)
+        own, teacher = y_pred[:, 0], y_pred[:, 1]
+        taught = ops.where(token_mask(y_true, self.pad_id) > 0, teacher_cross_entropy(own, teacher), 0.0)
         return (1 - self.share) * super().call(y_true, own) + self.share * taught
 
     def get_config(self) -> dict[str, Any]:
         return {"share": self.share, **super().get_config()}
+
+
+def teacher_cross_entropy(logits: Any, teacher_logits: Any) -> Any:
+    """Cross entropy between the probabilities of a teacher and softmax(logits), one value per token, in nats.
+
+    As in `label_smoothed_cross_entropy`, the gradient is written by hand: with the teacher's probabilities q it is
+    `softmax(logits) - q`. There is none by the teacher's logits.
+
+    Args:
+        logits, teacher_logits: (B, T, V), any float dtype; the computation is in float32.
+
+    Returns:
+        (B, T) float32.
+
+    Examples:
+        >>> logits, teacher = np.log([[[0.25, 0.75]]]), np.log([[[0.5, 0.5]]])
+        >>> np.isclose(teacher_cross_entropy(logits, teacher), (np.log(4) + np.log(4 / 3)) / 2, rtol=1e-6).tolist()
+        [[True]]
+    """
+    logits = ops.convert_to_tensor(logits)
+    wanted = ops.softmax(ops.cast(ops.stop_gradient(ops.convert_to_tensor(teacher_logits)), "float32"), axis=-1)
+
+    @ops.custom_gradient
+    def cross_entropy(logits: Any, wanted: Any) -> tuple[Any, Any]:
+        log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+        gradients = ops.exp(log_probabilities) - wanted
+
+        def gradient(*args: Any, upstream: Any = None) -> Any:
+            if upstream is None:  # TensorFlow and JAX pass it by position
+                (upstream,) = args
+            return ops.cast(ops.expand_dims(upstream, -1) * gradients, logits.dtype), ops.zeros_like(wanted)
+
+        return -ops.sum(wanted * log_probabilities, axis=-1), gradient
+
+    return cross_entropy(logits, wanted)
 
 
 def _check_two_predictions(logits: Any, made_by: str) -> None:

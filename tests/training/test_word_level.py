@@ -95,6 +95,13 @@ def test_the_gradient_is_the_difference_of_the_probabilities():
     np.testing.assert_allclose(found[0], expected / 2, atol=1e-6)  # the mean of two tokens
 
 
+def test_the_teachers_logits_have_no_gradient():
+    labels, logits = example()
+    found = gradient(lambda values: WordLevelCrossEntropy(0.5)(labels, values), logits)
+    assert np.any(found[:, 0])
+    assert not np.any(found[:, 1])
+
+
 def test_padding_has_no_loss_and_no_gradient():
     labels, logits = example()
     labels[1] = 0
