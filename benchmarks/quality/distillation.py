@@ -28,6 +28,8 @@ from benchmarks.common.results import mean_and_spread
 from kformer.data import load_corpus
 from kformer.files.writing import replacing
 from kformer.jobs import distilled_corpus
+from kformer.presets import find_preset
+from kformer.wording import count
 
 TEACHER = "bible-en-es"
 SYSTEMS = ("texts", "translations", "both")
@@ -44,7 +46,8 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     write_parts(arguments.folder)
-    rows = [(f"teacher, {beams} beams", [scored(arguments.folder, TEACHER, beams)]) for beams in (4, 1)]
+    teacher = find_preset(TEACHER).path
+    rows = [(f"teacher, {count(beams, 'beam')}", [scored(arguments.folder, teacher, beams)]) for beams in (4, 1)]
     print(*table(rows), sep="\n", flush=True)
     for size in arguments.sizes:
         for system in arguments.systems:
@@ -75,15 +78,14 @@ def options(arguments: argparse.Namespace, size: str, system: str, seed: int) ->
     return [*found, *shlex.split(arguments.settings)]
 
 
-def scored(folder: pathlib.Path, model: str | pathlib.Path, beam_size: int) -> dict[str, Any]:
-    """BLEU and chrF of a model on the test part, and the megabytes of its export in int8."""
-    name = pathlib.Path(model).name
-    file = folder / f"{name}-{beam_size}-scores.json"
+def scored(folder: pathlib.Path, run: pathlib.Path, beam_size: int) -> dict[str, Any]:
+    """BLEU and chrF of a run on the test part, and the megabytes of its export in int8."""
+    file = folder / f"{run.name}-{beam_size}-scores.json"
     if not file.exists():
-        found = json.loads(kformer("evaluate", model, "--corpus", TEACHER, "--beam-size", beam_size))
-        export = folder / "exports" / name
+        found = json.loads(kformer("evaluate", run, "--corpus", TEACHER, "--beam-size", beam_size))
+        export = folder / "exports" / run.name
         if not export.exists():
-            kformer("export", model, export, "--precision", "int8")
+            kformer("export", run, export, "--precision", "int8")
         size = sum(part.stat().st_size for part in export.rglob("*") if part.is_file())
         with replacing(file) as partial:
             partial.write_text(json.dumps({**found, "megabytes": size / 1e6}), encoding="utf-8")

@@ -1,6 +1,7 @@
 """What the benchmarks count and compute; their timings are nobody's promise."""
 
 import argparse
+import dataclasses
 import itertools
 import json
 import os
@@ -17,7 +18,7 @@ from benchmarks.common import commands, sequence_tasks
 from benchmarks.common.flops import multiplications, training_flops
 from benchmarks.common.results import missing
 from benchmarks.decoding import batch_engines, hardware_limits
-from benchmarks.quality import back_translation, manuals, multilingual, translation
+from benchmarks.quality import back_translation, distillation, manuals, multilingual, translation
 from benchmarks.training.wmt14_cost import PAPER, TOKENS_A_STEP, cost
 from benchmarks.variants import attention_window, fewer_heads_and_layers, lines_of_code, universal_transformer
 from kformer.config import TransformerConfig
@@ -222,6 +223,41 @@ def test_back_translation_halves_the_pairs_and_does_nothing_twice(tmp_path, monk
     assert re.search(r"\| half \| 1\d\.\d\d ± \d\.\d\d \| 30\.00 ± 0\.00 \|", capsys.readouterr().out)
     done.clear()
     back_translation.main()
+    assert done == []
+
+
+def test_students_of_each_size_learn_with_and_without_the_teacher(tmp_path, monkeypatch, capsys):
+    done = []
+
+    def kformer(command, *arguments):
+        done.append([command, *map(str, arguments)])
+        if command == "train":
+            pathlib.Path(done[-1][-1]).write_text('{"exit_status": 0}')
+        if command == "export":
+            pathlib.Path(done[-1][2]).mkdir(parents=True)
+            (pathlib.Path(done[-1][2]) / "weights").write_bytes(bytes(2_000_000))
+        return json.dumps({"bleu": 10.0 + len(done), "chrf": 30.0})
+
+    for module in (commands, distillation):
+        monkeypatch.setattr(module, "kformer", kformer)
+    corpus = load_corpus("bible-en-es")
+    taught = dataclasses.replace(corpus, train=[("one", "uno")])
+    monkeypatch.setattr(distillation, "distilled_corpus", lambda teacher, corpus, folder: taught)
+    options = ["--seeds", "1", "2", "--steps", "30", "--sizes", "tiny-shallow-decoder", "--folder", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["distillation", *options])
+    distillation.main()
+    assert (tmp_path / "translations.tsv").read_text() == "one\tuno\n"
+    assert (tmp_path / "texts.tsv").read_text().splitlines()[0] == "\t".join(corpus.train[0])
+    trained = [words for words in done if words[0] == "train"]
+    assert [pathlib.Path(words[2]).stem for words in trained] == ["texts"] * 2 + ["translations"] * 4
+    assert ["--word-level" in words for words in trained] == [False] * 4 + [True] * 2
+    beams = [words[-1] for words in done if words[0] == "evaluate"]
+    assert beams == ["4", "1"] + ["1"] * 6
+    said = capsys.readouterr().out
+    assert re.search(r"\| teacher, 4 beams \| 1 \| 11\.00 \| 30\.00 \| 2\.0 \|", said)
+    assert re.search(r"\| tiny-shallow-decoder: both \| 2 \| \d\d\.\d\d ± \d\.\d\d \| 30\.00 ± 0\.00 \| 2\.0 \|", said)
+    done.clear()
+    distillation.main()
     assert done == []
 
 
