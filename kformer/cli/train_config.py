@@ -223,14 +223,15 @@ def _changed(
 def _check_new_run(transformer: TransformerConfig, training: TrainingConfig, initialize_from: str | None) -> None:
     """Refuses a transformer, first weights and tokens that do not suit the task, its texts or each other."""
     kinds = training.token_kinds
-    if training.word_level_teacher is not None:
-        find_preset(training.word_level_teacher).check_task(transformer.task)
-    if initialize_from is not None:
-        check_first_weights(transformer.task, find_preset(initialize_from).transformer_config().task)
-    keeps_vocabulary_of = initialize_from or training.word_level_teacher
-    if keeps_vocabulary_of is not None:
-        origin = find_preset(keeps_vocabulary_of)
-        kinds = origin.training_config().token_kinds if origin.training_file.is_file() else None
+    teacher = None if training.word_level_teacher is None else find_preset(training.word_level_teacher)
+    origin = None if initialize_from is None else find_preset(initialize_from)
+    if teacher is not None:
+        teacher.check_task(transformer.task)
+        check_positions(teacher.transformer_config(), training)
+    if origin is not None:
+        check_first_weights(transformer.task, origin.transformer_config().task)
+    if (known := origin or teacher) is not None:  # its tokenizers are kept
+        kinds = known.training_config().token_kinds if known.training_file.is_file() else None
     check_subword_sampling(transformer.task, training, kinds)
     check_guided_alignment(transformer.task, training)
     check_layers(transformer)

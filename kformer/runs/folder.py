@@ -64,6 +64,14 @@ class RunFolder:
     log_file = property(lambda self: self.path / "log.csv")
     tensorboard_folder = property(lambda self: self.path / "tensorboard")
 
+    def copied_runs(self) -> tuple["RunFolder", ...]:
+        """The folders of the run's own that hold copies of other runs. The first that exists gave it its tokenizers."""
+        return self.initial, self.word_level_teacher
+
+    def vocabulary_from(self) -> "RunFolder | None":
+        """The copy of the run whose tokenizers this run has. None: it has learned its own."""
+        return next((copy for copy in self.copied_runs() if copy.exists()), None)
+
     def exists(self) -> bool:
         """Whether a run has begun here."""
         return self.transformer_file.is_file()

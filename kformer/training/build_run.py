@@ -60,13 +60,12 @@ def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
 def _about_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup) -> list[str]:
     """Lines about the environment, the texts and the vocabulary."""
     parts = (("train", setup.train), ("valid", setup.valid))
-    keeps_vocabulary = folder.initial.exists() or folder.word_level_teacher.exists()
     lines = [
         environment_note(folder) if setup.resumed else None,
         *(f"{corpus.name_of(part)} {part}: {pairs.report()}" for part, pairs in parts),
         unknown_labels(setup.transformer.task, corpus),
         lengths_report(setup.transformer.task, folder.decoding_config()),
-        vocabulary_report(setup.train, setup.tokenizers) if keeps_vocabulary else None,
+        vocabulary_report(setup.train, setup.tokenizers) if folder.vocabulary_from() else None,
         *(f"{name}: {folder.corpus()[name]}" for name in EMBEDDING_FILES.values() if name in folder.corpus()),
     ]
     return [line for line in lines if line is not None]

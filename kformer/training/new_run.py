@@ -57,7 +57,7 @@ from kformer.training.run_setup import (
     pairs_of_vocabulary,
 )
 from kformer.training.text_lengths import search_of_data
-from kformer.training.word_level_teacher import check_teacher, check_vocabulary
+from kformer.training.word_level_teacher import check_vocabulary, check_word_level_teacher
 
 KEPT_SAMPLES = 16  # validation sources that are kept, to try an export on them
 
@@ -108,7 +108,7 @@ def prepare_run(
     check_corpus(transformer.task, corpus)
     check_scores(transformer.task, training.monitor, training.scored_sources)
     if teacher is not None:
-        check_teacher(teacher, transformer.task, training)
+        check_word_level_teacher(teacher, transformer.task, training)
     _check_tokenizers(training, transformer.task, known)
     training = complete_training_config(training, corpus, known)
     _check_monitor(training, corpus)
@@ -325,7 +325,7 @@ def _check_ids(origin: RunFolder, source: Tokenizer, target: Tokenizer) -> None:
 
 def _check_own_folders(run: RunFolder, initialize_from: str | pathlib.Path | None, teacher: str | None) -> None:
     """Refuses a run where a folder that it would write is a run of the user's own."""
-    for own, origin in ((run.initial, initialize_from), (run.word_level_teacher, teacher)):
+    for own, origin in zip(run.copied_runs(), (initialize_from, teacher), strict=True):
         of_user = (own.checkpoint_file, own.log_file, own.weights_folder)
         is_origin = origin is not None and own.path.resolve() == pathlib.Path(origin).resolve()
         if own.exists() and (is_origin or any(path.exists() for path in of_user)):
@@ -337,9 +337,9 @@ def _check_own_folders(run: RunFolder, initialize_from: str | pathlib.Path | Non
 
 def _remove_first_weights(run: RunFolder) -> None:
     """Removes what a run left here that was killed at its start."""
-    for own in (run.initial, run.word_level_teacher):
-        if own.exists():  # what others keep in a folder of this name stays
-            shutil.rmtree(own.path)
+    for copy in run.copied_runs():
+        if copy.exists():  # what others keep in a folder of this name stays
+            shutil.rmtree(copy.path)
     run.embeddings_file.unlink(missing_ok=True)
 
 

@@ -61,8 +61,7 @@ def resume_run(
     else:
         if training.precision == "auto":  # which this machine might choose otherwise than that of the run's beginning
             training = training.replace(precision=stored_training.precision)
-        origin = next((known for known in (run.initial, run.word_level_teacher) if known.exists()), None)
-        training = complete_training_config(training, corpus, origin)
+        training = complete_training_config(training, corpus, run.vocabulary_from())
         # A run keeps this multiple, because it depends on the devices that the run began with.
         training = training.replace(batch_size_multiple=stored_training.batch_size_multiple)
         if training.fit_warmup and stored_training.fit_warmup:  # the run keeps what its first budget decided

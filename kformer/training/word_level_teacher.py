@@ -10,7 +10,7 @@ from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.tokenizers.storage import fingerprint_of
 
 
-def check_teacher(teacher: RunFolder, task: str, training: TrainingConfig) -> None:
+def check_word_level_teacher(teacher: RunFolder, task: str, training: TrainingConfig) -> None:
     """Refuses a teacher that cannot predict what the new model learns.
 
     Raises:

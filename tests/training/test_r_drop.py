@@ -11,6 +11,7 @@ import pytest
 import toy
 from gradients import gradient
 from keras import ops
+from two_predictions import batch, example, log_probabilities
 
 from kformer.config import TASKS, TrainingConfig, TransformerConfig
 from kformer.data import encode_pairs
@@ -28,17 +29,6 @@ TRANSFORMER = TransformerConfig(11, 11, 1, 1, d_model=8, d_ff=16, num_heads=2, d
 WITHOUT_DROPOUT = TRANSFORMER.replace(dropout_rate=0.0)
 
 
-def example(rows=3, length=5, classes=7):
-    """Labels, of which 0 is padding, and two predictions of each."""
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, classes, (rows, length)).astype("int32")
-    return labels, rng.normal(0, 2, (rows, 2, length, classes)).astype("float32")
-
-
-def log_probabilities(logits):
-    return [float(value) - math.log(sum(math.exp(other) for other in logits)) for value in logits]
-
-
 def oracle(labels, logits, alpha, epsilon):
     """Half of equation 4 in loops and float64, with the labels smoothed over all classes."""
     losses = np.zeros(labels.shape)
@@ -53,13 +43,6 @@ def oracle(labels, logits, alpha, epsilon):
             divergence = sum(math.exp(a) * (a - b) for a, b in zip(ours, theirs, strict=True))
             losses[row, place] += (cross_entropy + alpha / 2 * divergence) / 2
     return losses
-
-
-def batch(rows=3):
-    """Ids from 3 to 10."""
-    rng = np.random.default_rng(2)
-    inputs = {"source": rng.integers(3, 11, (rows, 5)), "target_in": rng.integers(3, 11, (rows, 7))}
-    return {name: ids.astype("int32") for name, ids in inputs.items()}
 
 
 @pytest.mark.parametrize(("alpha", "epsilon"), [(0.0, 0.1), (1.0, 0.0), (5.0, 0.1)])

@@ -12,10 +12,10 @@ import rich.console
 import toy
 from gradients import gradient
 from keras import ops
+from two_predictions import batch, example, log_probabilities
 
 from kformer.config import TASKS, TrainingConfig, TransformerConfig
 from kformer.losses import LabelSmoothedCrossEntropy, WordLevelCrossEntropy
-from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.models import WithTeacher, build_model, build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights, load_weights_file, save_weights
@@ -29,17 +29,6 @@ STUDENT = TransformerConfig(11, 11, 1, 1, d_model=8, d_ff=16, num_heads=2, dropo
 TEACHER = STUDENT.replace(d_model=12, num_heads=3, num_decoder_layers=2, dropout_rate=0.5)
 
 
-def example(rows=3, length=5, classes=7):
-    """Labels, of which 0 is padding, and for each the logits of the student and of the teacher."""
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, classes, (rows, length)).astype("int32")
-    return labels, rng.normal(0, 2, (rows, 2, length, classes)).astype("float32")
-
-
-def log_probabilities(logits):
-    return [float(value) - math.log(sum(math.exp(other) for other in logits)) for value in logits]
-
-
 def oracle(labels, logits, share, epsilon):
     """The loss of each token in loops and float64, with the labels smoothed over all classes."""
     losses = np.zeros(labels.shape)
@@ -51,13 +40,6 @@ def oracle(labels, logits, share, epsilon):
             smooth = epsilon / len(own) + (1 - epsilon) * (k == label)
             losses[row, place] -= ((1 - share) * smooth + share * math.exp(theirs)) * ours
     return losses
-
-
-def batch(rows=3):
-    """Ids from 3 to 10."""
-    rng = np.random.default_rng(2)
-    inputs = {"source": rng.integers(3, 11, (rows, 5)), "target_in": rng.integers(3, 11, (rows, 7))}
-    return {name: ids.astype("int32") for name, ids in inputs.items()}
 
 
 @pytest.mark.parametrize(("share", "epsilon"), [(0.0, 0.1), (0.25, 0.1), (0.5, 0.0), (1.0, 0.1)])
@@ -166,15 +148,6 @@ def test_three_predictions_are_refused():
 def test_fields_that_do_not_go_together_are_refused(fields, told):
     with pytest.raises(ValueError, match=told):
         TrainingConfig(**fields)
-
-
-def test_metrics_take_the_students_prediction():
-    labels, logits = example()
-    for made in (TokenLoss, Perplexity, TokenAccuracy, TokenCount):
-        both, own = made(), made()
-        both.update_state(labels, logits)
-        own.update_state(labels, logits[:, 0])
-        assert float(both.result()) == float(own.result())
 
 
 def test_in_training_the_teacher_reads_the_rows_without_dropout_and_otherwise_it_is_not_asked():

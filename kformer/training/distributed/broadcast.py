@@ -17,7 +17,7 @@ def pack(run: RunFolder, archive: IO[bytes]) -> None:
     """Writes a zip archive of the files that a resumed run reads: no logs, no kept weights."""
     read = [*run.path.glob("*.json"), run.path / SUMS_FILE]
     read += [run.embeddings_file, run.checkpoint_file, previous_checkpoint(run.checkpoint_file)]
-    for folder in (run.tokenizer_folder, run.initial.path, run.word_level_teacher.path):
+    for folder in (run.tokenizer_folder, *(copy.path for copy in run.copied_runs())):
         read += folder.rglob("*")
     with zipfile.ZipFile(archive, "w") as packed:
         for path in read:
