@@ -25,7 +25,8 @@ EVERY_BACKEND = tests/layers tests/decoding tests/presets/test_packed_weights.py
   sample_weights schedules serialization)
 # What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone. The
 # notebooks, which run there too, train, export and serve.
-VERSION_DEPENDENT = tests/layers tests/tokenizers \
+VERSION_DEPENDENT = tests/layers \
+  $(patsubst %,tests/tokenizers/test_%.py,existing_sentencepiece interface keras_nlp sentencepiece text_ops wordpiece) \
   $(patsubst %,tests/training/test_%.py,accumulation checkpoints ema metrics optimizers serialization)
 VERSION_DEPENDENT_JAX = tests/training/test_optimizers.py \
   $(patsubst %,tests/layers/test_%.py,attention dropout encoder_and_decoder in_keras_models)

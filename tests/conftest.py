@@ -20,20 +20,22 @@ import typer.testing
 gc.set_threshold(100_000, 10, 10)
 
 
-# On another backend than TensorFlow, the long tests of these run before a release alone: they take seven minutes there.
-ON_TENSORFLOW_IN_CI = ("tests/layers/", "tests/models/")
 LONG_TESTS = frozenset(pathlib.Path(__file__).with_name("long_tests.txt").read_text().splitlines())
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(config, items):
-    """Marks what takes long, see `list_long_tests.py`; leaves out, under another backend, what TensorFlow alone has."""
+    """Marks what takes long, see `list_long_tests.py`; leaves out, under another backend, what TensorFlow alone has.
+
+    Under another backend, the long tests run before a release alone: they take six minutes there. Those that carry the
+    mark `in_ci` in their file run in CI under each backend.
+    """
     is_tensorflow = keras.backend.backend() == "tensorflow"
     for item in items:
         names = {item.nodeid.split("[")[0], item.nodeid.split("::")[0]}
         if names & LONG_TESTS and not item.get_closest_marker("slow"):
             item.add_marker("slow")
-            if is_tensorflow or not item.nodeid.startswith(ON_TENSORFLOW_IN_CI):
+            if is_tensorflow:
                 item.add_marker("in_ci")
     if is_tensorflow:
         return

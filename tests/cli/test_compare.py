@@ -128,6 +128,7 @@ def tagged(numbers_run, other, tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_each_test_set_may_have_its_tag(tagged, tmp_path):
     """The first model is right if the tags come before the texts: it writes them at the end."""
     sources = [source for source, _ in toy.corpus().test if len(source.split()) == 3][:6]
@@ -163,6 +164,7 @@ def test_each_test_set_is_scored_as_its_script_is_written(numbers_run, other, te
     assert next(row.split()[1] for row in rows if row.split()[:1] == ["zh"]) == f"{alone['bleu']:.3g}"
 
 
+@pytest.mark.slow
 def test_the_search_of_a_comparison_holds_for_all_models(numbers_run, other, tests):
     said = run("compare", numbers_run, other, "--test", tests[0], "--lines", 0, "--beam-size", 1)
     assert "decoding.beam_size" not in said  # which would be a difference

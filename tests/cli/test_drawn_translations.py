@@ -116,6 +116,7 @@ def test_generate_refuses_a_search_beside_a_temperature(option, lines):
     assert "nowhere" in refused("generate", "nowhere", "--input", lines, "--max-length", 9, option, 2)
 
 
+@pytest.mark.slow
 def test_a_run_an_export_and_a_server_draw_the_same(
     numbers_run, numbers_export, cold_export_folder, tmp_path, translated
 ):

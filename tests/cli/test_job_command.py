@@ -276,7 +276,6 @@ def test_options_that_do_not_go_together_are_refused(options, told, numbers_run,
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_any_process_may_be_killed_at_any_time(numbers_plain_export, tmp_path):
     lines = tmp_path / "lines.txt"
     texts = [" ".join(WORDS[: number % 4 + 1]) + f" {WORDS[number % 6]}" for number in range(2000)]
@@ -304,7 +303,6 @@ def test_any_process_may_be_killed_at_any_time(numbers_plain_export, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_a_pool_of_servers_survives_one_that_dies(numbers_plain_export, plain_export_folder, lines, tmp_path):
     run("translate", numbers_plain_export, "--input", lines, "--output", tmp_path / "plain")
     settings = ServerSettings([ModelSettings("numbers", plain_export_folder)], rest_port=0, grpc_port=0)

@@ -100,7 +100,6 @@ def test_attention_as_a_page_has_all_of_it(numbers_run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_attention_of_an_export_is_that_of_its_detailed_signature(numbers_export, drawn, tmp_path):
     plot("attention", numbers_export, "--text", "one two", "--output", tmp_path / "a.png")
     ((_, (alignment, *_), _),) = drawn

@@ -299,6 +299,7 @@ def test_pipes_are_not_joined(tmp_path, file):
     assert "must be files that can be read again. Received: " in refused("prepare", "--train", file, "--train", pipe)
 
 
+@pytest.mark.slow
 def test_lines_are_translated_with_a_tag_that_the_model_knows(tmp_path, both):
     with toy.untraced():
         run("train", *both, *SUBWORDS, *SMALL, "--output", tmp_path / "run")

@@ -132,7 +132,6 @@ for arguments in json.loads(sys.argv[1]):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_every_command_that_prints_a_name_prints_any(numbers_run, tmp_path):
     mean, packed, export = (f"{tmp_path}/{name} ñ" for name in ("mean", "packed", "export"))

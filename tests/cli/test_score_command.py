@@ -60,7 +60,7 @@ def test_text_is_a_log_probability_for_each_line(numbers_run, file, expected, tm
     check([[line] for line in (tmp_path / "out").read_text().splitlines()], expected)
 
 
-@pytest.mark.parametrize("output", ["out", "job/"])
+@pytest.mark.parametrize("output", [pytest.param("out", marks=pytest.mark.slow), "job/"])
 def test_columns_have_the_number_of_tokens(output, numbers_export, file, expected, tmp_path):
     run("score", numbers_export, "--input", file, "--output", f"{tmp_path}/{output}", "--format", "tsv")
     [written] = [tmp_path / "out"] if output == "out" else (tmp_path / "job").glob("part-*.tsv")
@@ -85,7 +85,7 @@ def test_tables_need_no_names_where_the_fields_are_source_and_target(numbers_run
     assert float((tmp_path / "out").read_text()) == pytest.approx(expected[0][0], abs=2e-3)
 
 
-@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+@pytest.mark.parametrize("protocol", ["rest", pytest.param("grpc", marks=pytest.mark.slow)])
 def test_a_server_gives_the_same(protocol, cold_export_folder, file, expected, tmp_path):
     settings = ServerSettings([ModelSettings("numbers", cold_export_folder)], rest_port=0, grpc_port=0)
     with running(settings) as server:

@@ -220,6 +220,8 @@ def test_sentences_do_not_depend_on_the_batch(min_length):
             np.testing.assert_allclose(alone.scores[0], batch.scores[row], rtol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_compiled_equals_eager(compiled):
     model = HistoryModel(seed=23, sentences=3, vocab_size=7, max_length=4)
 

@@ -18,7 +18,7 @@ B, T, V = 2, 6, 13
 SOURCE = np.array([[5, 9, 11, 4], [7, 8, 0, 0]], "int32")
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize(
     "changes",
     [

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
 
 SEARCHES = [
-    pytest.param(name, search, marks=pytest.mark.in_ci if (name, search) == ("marian", "beam") else ())
+    (name, search)
     for name in MODELS
     for search in (("greedy", "beam") if name in (*TRANSLATORS, *LANGUAGE_MODELS) else ("",))
 ]

@@ -178,6 +178,7 @@ def test_the_folder_of_a_run_is_refused_with_the_remedy(tmp_path):
         import_model(EXAMPLE / "run", tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_language_model_may_search_by_these_rules_too():
     """Its prompt is read at once. Without a length penalty both rules find the same here."""
     prompts = ["And God said", "In the beginning"]

@@ -50,6 +50,7 @@ def test_beam_search_finds_the_same_translations(example):
     np.testing.assert_allclose(scores, example.expected["beam_scores"], atol=TOLERANCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", mostly_slow(EXAMPLES, {"marian"}), indirect=True)
 def test_a_batch_is_translated_as_each_of_its_lines_and_in_detail(example):
     translator = Translator.from_run(example.run.path)

@@ -214,10 +214,12 @@ print(model([b"one two"])[0][0].text, sorted({"tensorflow", "keras"} & {*sys.mod
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.parametrize(
     "arguments",
-    [{"decoding": DecodingConfig(beam_size=3), "n_best": 2}, {"options": {"length_penalty": 0.5}}],
+    [
+        {"decoding": DecodingConfig(beam_size=3), "n_best": 2},
+        pytest.param({"options": {"length_penalty": 0.5}}, marks=pytest.mark.in_ci),
+    ],
     ids=["search", "options"],
 )
 def test_workers_need_no_python_tensorflow_for_a_prepared_run_folder(

@@ -78,7 +78,7 @@ ways = pytest.mark.parametrize("way", [logits_in_blocks, logits_of_drafts], ids=
 
 
 @every_variant
-@pytest.mark.parametrize("k", [1, pytest.param(2, marks=pytest.mark.slow), K])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), K])
 @ways
 def test_a_language_model(way, k, changes):
     model = build_language_model(

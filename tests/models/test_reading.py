@@ -27,7 +27,7 @@ def array(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_what_follows_is_the_same(changes, rows):
     stepwise = StepwiseLanguageModel(build_language_model(CONFIG.replace(**changes)), 9, rows_per_source=rows)

@@ -110,7 +110,6 @@ def test_a_folder_that_is_no_run_is_told(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_commands_take_a_shipped_model_in_place_of_a_folder(shipped, tmp_path):
     def kformer(*arguments, stdin=""):
         answer = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
@@ -259,7 +258,6 @@ TERAH = (  # Genesis 11:31-32
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_the_end_of_a_long_line_is_translated(model_of):
     """The model learned from single verses. It read this line at once, and left out the two last sentences."""
     translator = model_of("bible-en-es")

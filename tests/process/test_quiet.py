@@ -163,7 +163,6 @@ for n in range(6):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_a_script_with_the_real_tensorflow_writes_nothing_to_standard_error(tmp_path: pathlib.Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)

@@ -116,6 +116,7 @@ print(count(jax.make_jaxpr(jax.grad(loss))([variable.value for variable in model
 """
 
 
+@pytest.mark.slow
 def test_the_formula_counts_the_products_of_a_traced_training_step():
     fields = {
         **{"d_model": 24, "d_ff": 40, "num_heads": 3, "num_encoder_layers": 3, "num_decoder_layers": 2},
@@ -153,7 +154,6 @@ def test_the_page_shows_what_the_script_prints():
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_training_gpu_runs_without_tensorflow(tmp_path):
     """On a CPU, with a small model: that it runs, and that its figures fit each other."""
     (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow was imported')\n")

@@ -40,6 +40,8 @@ def public_objects():
 
 
 OBJECTS = public_objects()
+# What these show is tested by itself; each writes and loads a model again, which takes some ten seconds.
+LONG = {"kformer.export_safetensors", "kformer.inference.answer_column", "kformer.inference.answer_column_with_scores"}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,9 @@ def surroundings():
     return {"np": np, "kformer": kformer, "translator": translator}
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in OBJECTS]
+)
 def test_an_example_says_what_happens(name, surroundings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("one two\tuno dos\nthree\ttres\n", encoding="utf-8")

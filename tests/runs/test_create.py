@@ -136,7 +136,6 @@ def test_it_is_translated_with_evaluated_and_exported_by_the_command_line(transl
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_it_is_packed_and_the_packed_one_is_used_like_it(translates, tmp_path):
     packed = pack_run(translates.path, tmp_path / "packed").run
     assert not packed.training_file.exists()

@@ -202,6 +202,7 @@ def test_the_official_stubs_work_unchanged(served):
     assert lines[9:] == ["refused: NOT_FOUND Servable not found for request: Latest(no-such-model)"]
 
 
+@pytest.mark.slow
 def test_the_official_stubs_tell_a_server_that_is_not_there():
     command = [sys.executable, EXPORT / "client_grpc.py", "--server", "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -147,6 +147,7 @@ def test_a_full_disk_under_its_output_stops_nothing(plain_export_folder):
     assert answer == "dos uno"
 
 
+@pytest.mark.slow
 def test_sigterm_does_not_wait_for_what_nobody_waits_for(plain_export_folder):
     long = "\n".join(["one two"] * 8000)  # 64 kB; 32 of them take minutes
     options = ("--timeout", "2", "--max-request-bytes", "4194304", "--max-text-bytes", "65536")

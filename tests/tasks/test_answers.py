@@ -159,7 +159,9 @@ def test_the_search_of_the_run_folder_says_how_much_of_a_text_is_read(kind, task
     assert kind.from_run(run, DecodingConfig(max_source_length=5)).longest == 5
 
 
-@pytest.mark.parametrize("task", ["classify", "tag", "masked-language-model", "language-model"])
+@pytest.mark.parametrize(
+    "task", ["classify", "tag", pytest.param("masked-language-model", marks=pytest.mark.slow), "language-model"]
+)
 def test_what_an_export_is_measured_with_is_as_long_as_the_model_reads(task, run_of):
     predictor = task_of(task).load_for_export(run_of(task), DecodingConfig(max_source_length=4))
     (ids,) = predictor.calibration_inputs(tf.constant(["one two six one two six", "one"])).values()
@@ -236,7 +238,7 @@ class TestLanguageModel:
         whole = model.score([text.decode() for text in found["text"].numpy()])
         np.testing.assert_allclose(found["score"], whole["log_probability"], atol=1e-4)
 
-    @pytest.mark.parametrize("beam_size", [1, 3])
+    @pytest.mark.parametrize("beam_size", [1, pytest.param(3, marks=pytest.mark.slow)])
     def test_a_prompt_of_the_largest_length_gets_no_new_token(self, beam_size, run_of):
         prompts = ["one two", "six one", "two six"]
         tokens = 2
@@ -353,9 +355,7 @@ class TestLanguageModel:
     def test_the_largest_max_length_is_no_limit(self, language_model):
         assert language_model.sample(TEXTS, top_k=1, max_length=2**31 - 1) == language_model(TEXTS)
 
-    @pytest.mark.slow
-    @pytest.mark.in_ci
-    @pytest.mark.parametrize("temperature", [0.0, 1.0])
+    @pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
     def test_min_length_counts_new_tokens(self, temperature, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_extra_length=9))
         prompts = ["one", "two six five four three", ""]
@@ -567,7 +567,6 @@ class TestCommands:
         assert [tokens, others] == [*right["tokens"]]
 
     @pytest.mark.slow
-    @pytest.mark.in_ci
     def test_batches_of_a_file_draw_for_themselves(self, capsys, tmp_path, run_of):
         arguments = ("generate", run_of("language-model"), ["one"] * 128, "--temperature", "1", "--max-length", "6")
         first, again = (self.run(capsys, tmp_path, *arguments) for _ in range(2))

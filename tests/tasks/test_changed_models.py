@@ -171,7 +171,7 @@ def test_a_twin_answers_with_its_own_model(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", [pytest.param("int8", marks=pytest.mark.in_ci), "float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["int8", "float32", "bfloat16"])
 def test_an_export_has_the_adapters_merged(precision, translator, tmp_path):
     add_adapters(translator.model)
     path = export_saved_model(translator, tmp_path, precision=precision, signatures=["score"])

@@ -142,6 +142,7 @@ def test_a_translation_that_is_too_short_for_one_of_the_parts_is_told(numbers_tr
     assert not explained(with_decoding(numbers_translator, beam_size=1), texts)["short"].any()
 
 
+@pytest.mark.slow
 def test_a_translation_is_too_short_by_its_characters_not_by_its_bytes():
     """Greek letters have two bytes. The weights are random, so what is written is some row of letters."""
     source, target = SymbolTokenizer(list("abcdef")), SymbolTokenizer(list("αβγδεζ"))

@@ -47,8 +47,9 @@ def test_the_score_of_two_lines_is_that_of_one_long_translation(translator, rule
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
-@pytest.mark.parametrize("method", ["translate_detailed", "translate_with_options"])
+@pytest.mark.parametrize(
+    "method", ["translate_detailed", pytest.param("translate_with_options", marks=pytest.mark.in_ci)]
+)
 def test_other_methods_score_two_lines_alike(numbers_run, method):
     decoding = DecodingConfig(beam_size=2, length_penalty=1.5, beam_rules="transformers")
     check_two_lines(Translator.from_run(numbers_run, decoding), NORMS["transformers"], method)

@@ -67,6 +67,8 @@ def train(model, state, directory, epochs, callbacks=(), batches=5):
     )
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path):
     whole, whole_state = tiny_model(), TrainingState()
     train(whole, whole_state, tmp_path / "whole", epochs=4)

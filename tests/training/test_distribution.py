@@ -287,7 +287,7 @@ def whole(made_once, files_of_60_steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.in_ci), 1])
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(whole, files_of_60_steps, tmp_path, victim):
     files, run = files_of_60_steps, tmp_path / "killed"
     group = processes.start_group(files, run, 2)

@@ -60,6 +60,8 @@ def test_validations_see_the_average_over_updates_and_training_goes_on_without_i
     np.testing.assert_array_equal(flat(model), after_updates[-1])
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_run_with_an_average_trains_the_same_weights_as_one_without():
     weights = []
     for decay in (0.0, 0.9):
@@ -196,6 +198,7 @@ def test_a_file_of_weights_alone_goes_on_too(undisturbed, tmp_path):
     goes_on_like(undisturbed, model, done=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False], ids=["before the averages", "after the averages"])
 def test_a_backup_that_was_made_beside_averages_goes_on_like_an_undisturbed_fit(undisturbed, tmp_path, first):
     def callbacks(*more):
@@ -224,6 +227,7 @@ class Interrupts(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @only_validated
 @pytest.mark.parametrize(
     ("hook", "first"),

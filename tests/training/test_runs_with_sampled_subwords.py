@@ -96,6 +96,7 @@ def test_the_tokens_of_first_weights_decide():
         prepare_run(corpus, None, SHORT.replace(bpe_dropout=0.1), initialize_from="cmudict")
 
 
+@pytest.mark.slow
 def test_a_rate_that_ends_with_the_epochs_knows_how_many_batches_divided_texts_make(tmp_path, untraced):
     fields = {"schedule": "linear", "learning_rate": 0.5, "final_learning_rate": 0.1, "warmup_steps": 1}
     training = SHORT.replace(**fields, bpe_dropout=0.5, max_steps=None, max_epochs=1, validation_steps=1)

@@ -139,6 +139,7 @@ def test_a_run_of_one_corpus_has_no_losses_of_parts(tmp_path, untraced):
     assert not [name for name in row if " " in name]
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_validation_of_the_parts(tmp_path, untraced):
     """And the resumed run does all of this validation."""
     after = keras.callbacks.LambdaCallback()
@@ -157,6 +158,7 @@ def test_samples_are_of_each_corpus(trained):
     assert shown == ["<2es>", "<2en>", "<2es>"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow_only  # a translator is
 def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path, untraced):
     training = UNSCORED.replace(corpus_weights="1 3")

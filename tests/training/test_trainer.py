@@ -337,7 +337,6 @@ def test_a_callback_of_a_user_sees_the_weights_that_are_validated_and_all_metric
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
     class Dies(keras.callbacks.Callback):
@@ -363,6 +362,7 @@ def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(
     "changes",
@@ -371,7 +371,7 @@ def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
             **{"optimizer": "adamw", "weight_decay": 0.1, "gradient_clip_norm": 0.5, "schedule": "cosine"},
             **{"max_steps": None, "max_epochs": 1, "ema_decay": 0.5},  # 14 batches, in 7 updates
         },
-        pytest.param({"optimizer": "adafactor", "schedule": "constant", "max_steps": 4}, marks=pytest.mark.slow),
+        {"optimizer": "adafactor", "schedule": "constant", "max_steps": 4},
     ],
     ids=["adamw, cosine, clipped", "adafactor"],
 )
@@ -390,6 +390,7 @@ def test_a_run_with_another_optimizer_and_rate_goes_on_bit_for_bit(changes, tmp_
     assert course_of(report.run) == course_of(whole.run)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_a_rate_that_ends_with_the_budget_ends_with_the_larger_budget_of_a_resume(tmp_path):
     training = WORDS.replace(schedule="linear", learning_rate=0.5, warmup_steps=1, max_steps=3, validation_steps=1)
@@ -593,6 +594,7 @@ def test_auto_begins_a_run_and_then_goes_on_with_it(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_budget_of_epochs_counts_passes_over_the_corpus(tmp_path):
     # 216 texts in batches of 16 rows: 13.5 batches an epoch, which are two to an update.
     training = WORDS.replace(max_steps=None, max_epochs=2, validation_steps=None, gradient_accumulation_steps=2)
@@ -669,7 +671,6 @@ MOMENTS = [("batch", 2), ("validation", 1), ("batch", 1), ("end", 1), ("scores",
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_a_run_that_was_stopped_again_and_again_takes_the_course_of_one_that_was_not(tmp_path):
     undisturbed = train_words(tmp_path / "undisturbed", STOPPED)
@@ -798,7 +799,6 @@ def test_a_callback_of_a_user_can_end_the_run(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_patience_ends_a_run_of_which_each_better_model_was_exported(tmp_path):
     console, exported = quiet(), tmp_path / "exported"
@@ -923,6 +923,7 @@ def test_the_seed_decides_the_first_weights(tmp_path):
     assert abs(losses[0] - losses[2]) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_micro_batches_of_unequal_sizes_make_the_update_of_one_big_batch(tmp_path):
     """An update is the mean over its tokens, however they are divided: 24 texts of four words, and 24 of one."""
