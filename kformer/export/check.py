@@ -74,7 +74,7 @@ def check_scores(expected: np.ndarray, found: np.ndarray, precision: str) -> dic
     Raises:
         ValueError: They differ by more than rounding to `precision` explains.
     """
-    share = _distance(expected, found)
+    share = score_difference(expected, found)
     if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
         raise ValueError(
             f"The export does not compute what the predictor does. Its scores on {len(expected)} texts differ by "
@@ -82,6 +82,11 @@ def check_scores(expected: np.ndarray, found: np.ndarray, precision: str) -> dic
             f"{_remedy(precision)}"
         )
     return {"score_difference": share}
+
+
+def score_difference(expected: np.ndarray, found: np.ndarray) -> float:
+    """The mean difference of scores, as a share of their mean."""
+    return float(np.abs(expected - found).mean() / max(np.abs(expected).mean(), 1e-9))
 
 
 def check_without_python(
@@ -115,7 +120,7 @@ def check_without_python(
     expected = answer(text=tf.constant(list(texts)))
     output, score = answer_outputs(predictor.task)
     for found in (together[score], [one[score][0] for one in alone]):
-        share = _distance(expected[score].numpy(), np.array(found))
+        share = score_difference(expected[score].numpy(), np.array(found))
         if not share <= SCORE_TOLERANCE[precision]:
             raise ValueError(
                 f"The export gives different results outside Python or for single texts. The scores of {len(texts)} "
@@ -166,8 +171,3 @@ def _run(requests: Sequence[Any], saved_model: pathlib.Path) -> list[dict[str, A
         reason = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise ValueError(f"The export does not run outside Python: {reason}. No incomplete export remains.")
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def _distance(expected: np.ndarray, found: np.ndarray) -> float:
-    """The mean difference of scores, as a share of their mean."""
-    return float(np.abs(expected - found).mean() / max(np.abs(expected).mean(), 1e-9))

@@ -40,6 +40,8 @@ class CTranslate2Engine:
         decoding: How to search; None: as the folder says.
         n_best: Hypotheses per text, at most the beam size.
         threads: That share one batch; None: CTranslate2 decides.
+        compute_type: The number format of the products, by CTranslate2's names; "default": that of the weights, where
+            the processor has it.
 
     Raises:
         ModuleNotFoundError: The package ctranslate2 is missing.
@@ -54,6 +56,7 @@ class CTranslate2Engine:
         decoding: DecodingConfig | None = None,
         n_best: int = 1,
         threads: int | None = None,
+        compute_type: str = "default",
     ) -> None:
         check_package()
         import ctranslate2
@@ -69,7 +72,9 @@ class CTranslate2Engine:
         self._source_tokens, self._target_tokens = source.tokens(), target.tokens()
         self._target_ids = {name: number for number, name in enumerate(self._target_tokens)}
         try:
-            self._engine: Any = ctranslate2.Translator(str(folder), device="cpu", intra_threads=threads or 0)
+            self._engine: Any = ctranslate2.Translator(
+                str(folder), device="cpu", intra_threads=threads or 0, compute_type=compute_type
+            )
         except (RuntimeError, ValueError) as error:
             if self._config.task == "language-model":
                 raise ValueError(

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import types
 
 import ctranslate2
 import numpy as np
@@ -119,6 +120,31 @@ def test_eight_bits_are_nearly_the_same(tmp_path):
     facts = json.loads((folder / "assets.extra" / "kformer.json").read_text())
     assert (facts["format"], facts["precision"], facts["samples"]) == ("ctranslate2", "int8", len(TEXTS))
     assert 0 < facts["score_difference"] < 0.1
+
+
+class RoundsMuch(ctranslate2.Translator):
+    """An engine whose scores are wrong by a fifth, as on a processor that rounds products in int8 much."""
+
+    def __init__(self, *arguments, compute_type, **options):
+        super().__init__(*arguments, compute_type=compute_type, **options)
+        self.factor = 1.0 if compute_type == "float32" else 1.2
+
+    def translate_batch(self, *arguments, **options):
+        found = super().translate_batch(*arguments, **options)
+        return [
+            types.SimpleNamespace(hypotheses=one.hypotheses, scores=[score * self.factor for score in one.scores])
+            for one in found
+        ]
+
+
+def test_rounding_by_the_processor_is_told_and_no_fault_of_the_export(tmp_path, monkeypatch):
+    monkeypatch.setattr("ctranslate2.Translator", RoundsMuch)
+    with pytest.warns(
+        UserWarning, match=r"The export is right, but .* int8 products .* scores of 5 texts differ by \d\d"
+    ):
+        folder = export_ctranslate2(random_translator(), tmp_path / "exported", "int8")
+    facts = json.loads((folder / "assets.extra" / "kformer.json").read_text())
+    assert 0.1 < facts["score_difference"] < 0.3
 
 
 def test_an_existing_folder_is_not_touched(tmp_path):
