@@ -20,12 +20,14 @@ from kformer.jobs.answerer import LocalModel
 from kformer.jobs.asking import AskedAnswers, facts_of
 from kformer.jobs.processes import ProcessWorkers
 from kformer.jobs.run import run_job
-from kformer.jobs.settings import LINES_PER_PART, JobSettings
+from kformer.jobs.settings import JobSettings
 from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 
 SOURCES, ANSWERS = "sources.jsonl", "answers"
 BEAM_SIZE = 8
+# Fewer than in other jobs: a large teacher's beam search takes minutes for so many.
+LINES_PER_PART = 2000
 
 
 def distilled_corpus(

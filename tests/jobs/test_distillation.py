@@ -88,8 +88,10 @@ def test_alignments_of_the_own_targets_are_refused_before_the_teacher_translates
 def test_a_folder_with_another_corpus_or_search_is_refused_and_stays(numbers_run, tmp_path):
     distilled_corpus(numbers_run, small_corpus(), tmp_path, processes=1)
     files = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    with pytest.raises(ValueError, match="holds the translations of another corpus"):
-        distilled_corpus(numbers_run, small_corpus("other"), tmp_path, processes=1)
+    own = small_corpus().train
+    for pairs in ([*own[:-1], ("two", "other")], [*own, ("six", WRONG)], own[:-1]):
+        with pytest.raises(ValueError, match="holds the translations of another corpus"):
+            distilled_corpus(numbers_run, dataclasses.replace(small_corpus(), train=pairs), tmp_path, processes=1)
     with pytest.raises(ValueError, match="holds another job"):
         distilled_corpus(numbers_run, small_corpus(), tmp_path, beam_size=2, processes=1)
     with pytest.raises(ValueError, match="targets must be from 1 to the teacher's beam size"):
