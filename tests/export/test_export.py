@@ -118,7 +118,6 @@ def test_only_operations_of_core_tensorflow_and_tensorflow_text(exported):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_greedy_search_exports_too(numbers_run, tmp_path):
     translator = Translator.from_run(numbers_run, DecodingConfig(beam_size=1))
     path = export_saved_model(translator, tmp_path)

@@ -48,7 +48,7 @@ def text_export(language_model, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(params=["translator", "language model", "drawing language model"])
+@pytest.fixture(params=["translator", "language model", pytest.param("drawing language model", marks=pytest.mark.slow)])
 def make(request, numbers_plain_export, text_export):
     """Makes a model, which always answers alike when it is new."""
     return {
@@ -127,8 +127,6 @@ def test_options_that_are_left_out_are_those_of_the_model(text_export):
     assert answers(Model(text_export, task="language-model", options={"seed": 3}), TEXTS) == answers(own, TEXTS)
 
 
-@pytest.mark.slow
-@pytest.mark.in_ci
 def test_a_copy_answers_in_a_new_process(make):
     """As another one does. In this process, other tests decide the number of threads, and so the last digits."""
     found = []

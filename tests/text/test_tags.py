@@ -140,7 +140,6 @@ def test_scores_hypotheses_and_attention_are_of_the_tagged_text(plain, tagged):
     assert tagged.beam_tree("one two").tokens == plain.beam_tree("six one two").tokens
 
 
-@pytest.mark.slow
 def test_tokens_stand_in_the_text_with_its_tag(plain, tagged):
     text = "five one\n  two"
     found = {name: values.numpy()[0] for name, values in tagged.translate_detailed([text]).items()}

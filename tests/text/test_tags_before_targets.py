@@ -172,7 +172,6 @@ OPTIONS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_options_of_a_request_hold_behind_the_tag(tagged, begun, options):
     texts = tf.constant(TEXTS[:3])

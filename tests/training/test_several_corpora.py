@@ -139,7 +139,6 @@ def test_a_run_of_one_corpus_has_no_losses_of_parts(tmp_path, untraced):
     assert not [name for name in row if " " in name]
 
 
-@pytest.mark.slow
 def test_a_signal_ends_the_validation_of_the_parts(tmp_path, untraced):
     """And the resumed run does all of this validation."""
     after = keras.callbacks.LambdaCallback()

@@ -390,7 +390,6 @@ def test_a_run_with_another_optimizer_and_rate_goes_on_bit_for_bit(changes, tmp_
     assert course_of(report.run) == course_of(whole.run)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_a_rate_that_ends_with_the_budget_ends_with_the_larger_budget_of_a_resume(tmp_path):
     training = WORDS.replace(schedule="linear", learning_rate=0.5, warmup_steps=1, max_steps=3, validation_steps=1)
@@ -594,7 +593,6 @@ def test_auto_begins_a_run_and_then_goes_on_with_it(tmp_path):
     }
 
 
-@pytest.mark.slow
 def test_the_budget_of_epochs_counts_passes_over_the_corpus(tmp_path):
     # 216 texts in batches of 16 rows: 13.5 batches an epoch, which are two to an update.
     training = WORDS.replace(max_steps=None, max_epochs=2, validation_steps=None, gradient_accumulation_steps=2)
@@ -923,7 +921,6 @@ def test_the_seed_decides_the_first_weights(tmp_path):
     assert abs(losses[0] - losses[2]) > 1e-3
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_micro_batches_of_unequal_sizes_make_the_update_of_one_big_batch(tmp_path):
     """An update is the mean over its tokens, however they are divided: 24 texts of four words, and 24 of one."""
