@@ -20,7 +20,7 @@ import tempfile
 import time
 from typing import Any
 
-from kformer.importing.checkpoint import SAFETENSORS_FILE
+from kformer.importing.safetensors_file import SAFETENSORS_FILE
 
 DTYPES = ("float32", "float16")
 

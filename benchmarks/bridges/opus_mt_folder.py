@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kformer.importing.checkpoint import SAFETENSORS_FILE, write_checkpoint
+from kformer.importing.safetensors_file import SAFETENSORS_FILE, write_checkpoint
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"d_model": 64, "layers": 2, "ffn_dim": 128, "heads": 4, "pieces": 1000, "vocab_size": None},

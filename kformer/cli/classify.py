@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from kformer.cli.answering import Request, answer_lines
+from kformer.cli.answering import answer_lines
+from kformer.cli.asked_model import Request
 from kformer.cli.line_options import ClassifierFields, LineOptions
 from kformer.cli.options import ClassifierPreset, Path, choose_model
 from kformer.inference.find import find_model

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from kformer.cli.answering import Chosen, Request, choose, limits_of, model_of, watchers_of
+from kformer.cli.asked_model import Chosen, Request, choose, limits_of, model_of, watchers_of
 from kformer.cli.bearer_token import read_token
 from kformer.cli.line_options import LineOptions
 from kformer.cli.lines import check_files, number_of_lines, warn

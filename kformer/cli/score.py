@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from kformer.cli.answering import Request, answer_lines, check_server_options
+from kformer.cli.answering import answer_lines, check_server_options
+from kformer.cli.asked_model import Request
 from kformer.cli.bearer_token import read_token
 from kformer.cli.line_options import LineOptions, PairFields
 from kformer.cli.on_server import no_answer, server_urls

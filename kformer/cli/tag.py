@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from kformer.cli.answering import Request, answer_lines
+from kformer.cli.answering import answer_lines
+from kformer.cli.asked_model import Request
 from kformer.cli.line_options import LineOptions
 from kformer.cli.options import TaggerPreset
 from kformer.jobs.asking import AskedAnswers

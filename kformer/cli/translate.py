@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.answering import Request, answer_lines
+from kformer.cli.answering import answer_lines
+from kformer.cli.asked_model import Request
 from kformer.cli.command_form import with_options
 from kformer.cli.line_options import LineOptions
 from kformer.cli.options import SearchOptions, Tag, TranslatorPreset

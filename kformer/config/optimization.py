@@ -1,9 +1,6 @@
 """The optimizers and the schedules of the learning rate by their names, and which fields belong to each."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kformer.config.training import TrainingConfig
+from typing import Any
 
 OPTIMIZERS = ("adam", "adamw", "adafactor")
 EQUATION_3 = "equation_3"
@@ -27,8 +24,11 @@ def without_rate_of_other(schedule: str) -> dict[str, float | None]:
     return {"learning_rate": None} if schedule == EQUATION_3 else {"learning_rate_scale": 1.0}
 
 
-def check_optimizer(training: "TrainingConfig") -> None:
+def check_optimizer(training: Any) -> None:
     """Refuses a field of an optimizer that is not chosen.
+
+    Args:
+        training: A `TrainingConfig`, whose module needs this one.
 
     Raises:
         ValueError: Weight decay without AdamW, AdamW without weight decay, or a changed field of Adam with Adafactor.
@@ -47,8 +47,11 @@ def check_optimizer(training: "TrainingConfig") -> None:
         )
 
 
-def check_schedule(training: "TrainingConfig") -> None:
+def check_schedule(training: Any) -> None:
     """Refuses a schedule that lacks what it needs, or is given what it does not use.
+
+    Args:
+        training: A `TrainingConfig`.
 
     Raises:
         ValueError: The peak of the rate is missing or given twice, or the schedule has no end.

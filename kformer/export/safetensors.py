@@ -17,10 +17,10 @@ from kformer.export.hugging_face_marian import MarianModel
 from kformer.export.target import ExportTarget, Trial, export, write_errors_explained
 from kformer.export.variables import copy_weights
 from kformer.files.writing import write_json
-from kformer.importing.checkpoint import write_checkpoint
 from kformer.importing.formats import IMPORT_FORMATS
 from kformer.importing.imported_model import ImportedModel
 from kformer.importing.run import read_folder
+from kformer.importing.safetensors_file import write_checkpoint
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 

@@ -6,7 +6,8 @@ from kformer.config import TransformerConfig
 from kformer.importing.bart_family import read_transformer
 from kformer.importing.bart_tokenizer import read_tokenizer
 from kformer.importing.bart_weights import UNUSED, find_weights
-from kformer.importing.checkpoint import Checkpoint, PrefixedCheckpoint, open_checkpoint
+from kformer.importing.checkpoint import Checkpoint, PrefixedCheckpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported_model import ImportedModel

@@ -8,7 +8,8 @@ from kformer.config import DecodingConfig, TransformerConfig
 from kformer.importing.activations import ACTIVATIONS
 from kformer.importing.bert_tokenizer import read_tokenizer
 from kformer.importing.bert_weights import BIAS, HEAD, TRANSFORM, Names, find_weights
-from kformer.importing.checkpoint import Checkpoint, open_checkpoint
+from kformer.importing.checkpoint import Checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported_model import ImportedModel
 from kformer.tokenizers import SymbolTokenizer, Tokenizer

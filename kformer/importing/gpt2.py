@@ -9,7 +9,8 @@ import numpy as np
 from kformer.config import TransformerConfig
 from kformer.importing.activations import ACTIVATIONS
 from kformer.importing.byte_vocabulary import read_byte_bpe
-from kformer.importing.checkpoint import Checkpoint, open_checkpoint
+from kformer.importing.checkpoint import Checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.decoder_only import embeddings, places_of_embeddings
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_continuation

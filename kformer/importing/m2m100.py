@@ -4,7 +4,7 @@ import pathlib
 
 from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.bart_family import read_transformer
-from kformer.importing.checkpoint import open_checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported_model import ImportedModel
 from kformer.importing.languages import Languages, read_languages

@@ -9,7 +9,7 @@ from kformer.config import TransformerConfig
 from kformer.importing.added_tokens import read_added_tokens
 from kformer.importing.bart_family import read_transformer
 from kformer.importing.bart_weights import UNUSED, find_weights
-from kformer.importing.checkpoint import open_checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported_model import ImportedModel

@@ -3,7 +3,7 @@
 import pathlib
 
 from kformer.importing.bart import read_bart_transformer
-from kformer.importing.checkpoint import open_checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported_model import ImportedModel
 from kformer.importing.languages import Languages

@@ -7,7 +7,7 @@ import numpy as np
 
 from kformer.config import TransformerConfig
 from kformer.importing.added_tokens import read_added_tokens
-from kformer.importing.checkpoint import open_checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported_model import ImportedModel, Source, same, transposed

@@ -15,7 +15,7 @@ from kformer.cli.main import app
 from kformer.export import safetensors
 from kformer.export.hugging_face_marian import MarianModel
 from kformer.export.safetensors import export_safetensors
-from kformer.importing.checkpoint import open_checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.run import import_model
 from kformer.models.building import build_model
 from kformer.runs.weights import load_weights

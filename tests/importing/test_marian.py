@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from importing.examples import FOLDER, ONEDNN, error_of_command, run_command
 
-from kformer.importing.checkpoint import open_checkpoint
+from kformer.importing.checkpoint_folder import open_checkpoint
 from kformer.importing.run import import_model
 from kformer.models.building import build_model
 from kformer.runs.folder import RunFolder

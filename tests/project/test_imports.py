@@ -150,6 +150,31 @@ def test_the_table_has_no_circle_and_no_row_without_a_module():
         settled |= ready
 
 
+def circles(imports: dict[str, set[str]]) -> set[str]:
+    """What is left after taking away, again and again, each module that imports only what was taken away before."""
+    settled: set[str] = set()
+    while ready := {name for name in imports.keys() - settled if imports[name] & imports.keys() <= settled}:
+        settled |= ready
+    return imports.keys() - settled
+
+
+def test_no_two_files_import_each_other_not_even_for_types_or_late():
+    """The `__init__` of a folder is left out: it names what the folder has."""
+    imports = {}
+    for file in FILES:
+        parts = ("kformer", *file.relative_to(PACKAGE).with_suffix("").parts)
+        names = imported_modules(file.read_text(encoding="utf-8"), ".".join(parts[:-1]))
+        # A name may be a module, or stand in one.
+        imports[".".join(parts)] = {*names, *(name.rpartition(".")[0] for name in names)}
+    modules = {name: found for name, found in imports.items() if not name.endswith("__init__")}
+    assert not circles(modules)
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b", "os"}, "b": {"c"}, "c": set()}) == set()
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == {"a", "b", "c"}
+
+
 def heavy_imports(source: str) -> set[str]:
     """Heavy packages that come in with the module: imports inside functions are not counted."""
     outside = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -14,7 +14,7 @@ from kformer.training.callbacks import (
     StopOnNaN,
     StopTogether,
 )
-from kformer.training.callbacks.ends_run import end_run
+from kformer.training.callbacks.stop_together import end_run
 from kformer.training.checkpoints import TrainingState
 
 

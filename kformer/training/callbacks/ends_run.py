@@ -1,19 +1,11 @@
 """How callbacks end a run, and say why. When: see `budget` (limits, patience), `graceful_interrupt`, `stop_on_nan`."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import keras
 
+from kformer.training.callbacks.stop_together import StopTogether, end_run
 from kformer.training.checkpoints import TrainingState
-
-if TYPE_CHECKING:
-    from kformer.training.callbacks.stop_together import StopTogether
-
-
-def end_run(model: keras.Model, state: TrainingState, reason: str) -> None:
-    """Lets `fit` end after the current batch or validation. The first reason is kept."""
-    state.end_reason = state.end_reason or reason
-    model.stop_training = True
 
 
 class EndsRun(keras.callbacks.Callback):
@@ -32,7 +24,7 @@ class EndsRun(keras.callbacks.Callback):
     reason: str
     wish: ClassVar[int]
 
-    def __init__(self, state: TrainingState, together: "StopTogether | None" = None) -> None:
+    def __init__(self, state: TrainingState, together: StopTogether | None = None) -> None:
         super().__init__()
         self.state = state
         self.together = together
@@ -71,7 +63,7 @@ class NoticeStop(EndsRun):
     wish = 3
 
     def __init__(
-        self, state: TrainingState, callback: keras.callbacks.Callback, together: "StopTogether | None" = None
+        self, state: TrainingState, callback: keras.callbacks.Callback, together: StopTogether | None = None
     ) -> None:
         super().__init__(state, together)
         self.reason = f"the callback {type(callback).__name__} stopped the training"

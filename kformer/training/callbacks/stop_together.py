@@ -1,15 +1,30 @@
 """Ends a run of several processes after the same batch in all of them."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import keras
 
-from kformer.training.callbacks.ends_run import EndsRun, end_run
 from kformer.training.checkpoints import TrainingState
 
 # Batches between two comparisons. The result of a comparison is read when the next one begins.
 _EVERY = 4
 _ERROR = 4  # a wish larger than those of all callbacks
+
+
+def end_run(model: keras.Model, state: TrainingState, reason: str) -> None:
+    """Lets `fit` end after the current batch or validation. The first reason is kept."""
+    state.end_reason = state.end_reason or reason
+    model.stop_training = True
+
+
+class Ending(Protocol):
+    """A callback that may end the run: an `ends_run.EndsRun`."""
+
+    wish: int
+
+    def end(self) -> None:
+        """Ends the run of this process."""
 
 
 class StopTogether(keras.callbacks.Callback):
@@ -32,15 +47,15 @@ class StopTogether(keras.callbacks.Callback):
         super().__init__()
         self.state = state
         self.all_reduce_max = all_reduce_max
-        self._endings: dict[int, EndsRun] = {}  # by their wishes
+        self._endings: dict[int, Ending] = {}  # by their wishes
         self._wish = 0  # 0: go on
         self._error: FloatingPointError | None = None
 
-    def add(self, ending: EndsRun) -> None:
+    def add(self, ending: Ending) -> None:
         """Takes note of a callback that may end the run."""
         self._endings[ending.wish] = ending
 
-    def request(self, ending: EndsRun) -> None:
+    def request(self, ending: Ending) -> None:
         """Asks all processes to end the run, because a callback of this one wants to."""
         self._endings[ending.wish] = ending
         self._wish = max(self._wish, ending.wish)

@@ -8,9 +8,9 @@ import keras
 
 from kformer.training.callbacks.budget import Budget
 from kformer.training.callbacks.checkpoint import Checkpoint
-from kformer.training.callbacks.ends_run import end_run
 from kformer.training.callbacks.kept_weights import KeepBest, keep_last
 from kformer.training.callbacks.progress_bar import ProgressBar
+from kformer.training.callbacks.stop_together import end_run
 from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import inner_optimizer
 
