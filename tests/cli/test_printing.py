@@ -97,7 +97,6 @@ def run_in_ascii(command):
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_a_training_keeps_its_validations_whatever_it_prints(tmp_path):
     files = processes.write_files(tmp_path, scored_sources=2, max_steps=2, validation_steps=1, max_length=64)

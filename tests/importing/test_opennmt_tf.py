@@ -48,8 +48,8 @@ def run(imported):
 @pytest.mark.parametrize(
     ("model", "name"),
     [
-        ("opennmt-tf", "greedy"),
         ("opennmt-tf-relative", "beam"),
+        pytest.param("opennmt-tf", "greedy", marks=pytest.mark.slow),
         pytest.param("opennmt-tf", "beam", marks=pytest.mark.slow),
         pytest.param("opennmt-tf-relative", "greedy", marks=pytest.mark.slow),
     ],

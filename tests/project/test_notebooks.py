@@ -28,6 +28,8 @@ SHOWN = {
     "quickstart": (2, 0),
     "train_a_translator": (1, 0),
 }
+# They train, export and serve. The others show what the tests of layers and searches show, too.
+IN_CI = {"export_and_serve", "quickstart", "train_a_translator"}
 
 
 def outputs(notebook, kind):
@@ -67,7 +69,11 @@ def _no_tensorboard_left(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.usefixtures("_no_tensorboard_left")
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param(path, marks=pytest.mark.in_ci if path.stem in IN_CI else ()) for path in SCRIPTS],
+    ids=lambda path: path.stem,
+)
 def test_a_notebook_runs_and_shows_its_pictures(script, tmp_path, monkeypatch):
     for name, value in {**BUDGETS, "KFORMER_NOTEBOOK_OUTPUT": str(tmp_path / "output")}.items():
         monkeypatch.setenv(name, value)

@@ -216,6 +216,7 @@ def test_a_model_learns_alignments_that_it_would_not_have_found_by_itself():
     assert alignment_error(weight=0.0) > 0.4
 
 
+@pytest.mark.slow
 def test_it_is_saved_whole_and_loaded_again(tmp_path):
     inputs, labels = batch()
     model = guided(weight=0.25)

@@ -21,7 +21,7 @@ PLOTS = [
 ]
 
 
-@pytest.mark.parametrize("style", ["default", "dark_background"])
+@pytest.mark.parametrize("style", ["default", pytest.param("dark_background", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("plot", PLOTS)
 def test_every_picture_has_a_title_and_labels_and_can_be_written(plot, style, tmp_path):
     with matplotlib.style.context(style):
