@@ -1,6 +1,7 @@
 """A translator or language model as a folder for CTranslate2, an engine without TensorFlow."""
 
 import dataclasses
+import math
 import pathlib
 import warnings
 from collections.abc import Callable, Sequence
@@ -123,19 +124,26 @@ class CTranslate2Target(ExportTarget):
         much as the processor and CTranslate2's library for it decide; that is told, and no fault of the export.
         """
         expected, answer = (_translated if predictor.task == "translate" else _scored)(predictor, folder, texts)
-        check_scores(expected["score"], answer("float32")["score"], self.precision)
-        found = answer("default")
+        found = answer("float32")
+        check_scores(expected["score"], found["score"], self.precision)
+        if self.precision != "float32":
+            found = answer("default")
         facts: dict[str, Any] = {
             "precision": self.precision,
             "score_difference": score_difference(expected["score"], found["score"]),
         }
-        self._warn_of_rounding(facts["score_difference"], len(texts))
+        self._tell_rounding(facts["score_difference"], len(texts))
         if "translation" in expected:
             same = expected["translation"] == found["translation"]
             facts |= {"samples": len(texts), "identical_answers": float(np.mean(same))}
         return Trial(facts, 0.0)
 
-    def _warn_of_rounding(self, difference: float, number: int) -> None:
+    def _tell_rounding(self, difference: float, number: int) -> None:
+        if not math.isfinite(difference):
+            raise ValueError(
+                f"CTranslate2's {self.precision} products give scores that are no numbers on this processor. Export in "
+                "float32."
+            )
         if difference > SCORE_TOLERANCE[self.precision]:
             warnings.warn(
                 f"The export is right, but on this processor CTranslate2 rounds its {self.precision} products so much "

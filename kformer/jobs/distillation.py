@@ -26,8 +26,7 @@ from kformer.runs.folder import RunFolder
 
 SOURCES, ANSWERS = "sources.jsonl", "answers"
 BEAM_SIZE = 8
-# Fewer than in other jobs: a large teacher's beam search takes minutes for so many.
-LINES_PER_PART = 2000
+_LINES_PER_PART = 2000  # fewer than in other jobs: a large teacher's beam search takes minutes for so many
 
 
 def distilled_corpus(
@@ -38,7 +37,7 @@ def distilled_corpus(
     beam_size: int = BEAM_SIZE,
     targets: int = 1,
     processes: int | None = None,
-    lines_per_part: int = LINES_PER_PART,
+    lines_per_part: int = _LINES_PER_PART,
     on_lines: Callable[[int], None] = lambda lines: None,
     tell: Callable[[str], None] = lambda note: None,
 ) -> Corpus:

@@ -125,9 +125,11 @@ def test_eight_bits_are_nearly_the_same(tmp_path):
 class RoundsMuch(ctranslate2.Translator):
     """An engine whose scores are wrong by a fifth, as on a processor that rounds products in int8 much."""
 
+    wrong = 1.2
+
     def __init__(self, *arguments, compute_type, **options):
         super().__init__(*arguments, compute_type=compute_type, **options)
-        self.factor = 1.0 if compute_type == "float32" else 1.2
+        self.factor = 1.0 if compute_type == "float32" else self.wrong
 
     def translate_batch(self, *arguments, **options):
         found = super().translate_batch(*arguments, **options)
@@ -145,6 +147,14 @@ def test_rounding_by_the_processor_is_told_and_no_fault_of_the_export(tmp_path, 
         folder = export_ctranslate2(random_translator(), tmp_path / "exported", "int8")
     facts = json.loads((folder / "assets.extra" / "kformer.json").read_text())
     assert 0.1 < facts["score_difference"] < 0.3
+
+
+def test_products_that_are_no_numbers_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ctranslate2.Translator", RoundsMuch)
+    monkeypatch.setattr(RoundsMuch, "wrong", float("nan"))
+    with pytest.raises(ValueError, match="int8 products give scores that are no numbers .* Export in float32"):
+        export_ctranslate2(random_translator(), tmp_path / "exported", "int8")
+    assert not (tmp_path / "exported").exists()
 
 
 def test_an_existing_folder_is_not_touched(tmp_path):
