@@ -54,11 +54,12 @@ def export_saved_model(
     Before the folder gets its name, `predictor` and the export answer the same texts. The export does so in Python,
     and through TensorFlow's C API in a separate process, there in a batch and one by one.
 
-    In `assets.extra` of the version, `kformer.json` says how the export was made and how much the results differ,
-    `SHA256SUMS` has the checksums of its files, and `MODEL_CARD.md` and `model_card.json` say what is known of the
-    model, its corpus and its scores. `tf_serving_warmup_requests` has requests that a server runs before it answers
-    with this version; each was tried. `batching.config`, `models.config` and `monitoring.config` for the server's start
-    are beside the versions; they are written once, and may be edited.
+    The version holds `saved_model.pb`, the graph with tokenizers, model and search; `variables/`, the weights; and
+    `assets.extra/`. There `kformer.json` says how the export was made and how much the results differ, `SHA256SUMS` has
+    the checksums of its files, and `MODEL_CARD.md` and `model_card.json` say what is known of the model, its corpus and
+    its scores. `tf_serving_warmup_requests` has requests that a server runs before it answers with this version; each
+    was tried. `batching.config`, `models.config` and `monitoring.config` for the server's start are beside the
+    versions; they are written once, and may be edited.
 
     Args:
         predictor: What to export: a `Translator`, `Classifier`, `Tagger` or `LanguageModel`.

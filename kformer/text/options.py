@@ -1,8 +1,9 @@
 """The options that come with a request, in one table.
 
 From the table follow the inputs and defaults of the signatures, the checks in their graphs, the options of `kformer
-generate`, and what clients send. A new option needs a row here, its part in the search (`kformer.text.searcher`), and a
-place in the arguments of `Translator.translate_with_options` and `LanguageModel.sample`.
+generate` and the sampling of `kformer translate`, and what clients send. A new option needs a row here, its part in the
+search (`kformer.text.searcher`), and a place in the arguments of `Translator.translate_with_options` and
+`LanguageModel.sample`.
 """
 
 import dataclasses
