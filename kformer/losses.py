@@ -10,8 +10,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.config import LABEL_SMOOTHING_FORMS
 from kformer.loss_inputs import LOWEST, labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
+
+FORMS = ("all", "others")  # of label smoothing: who shares what the label gives away
 
 
 def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1, form: str = "all") -> Any:
@@ -435,8 +436,8 @@ class AlignmentCrossEntropy(keras.Loss):
 def _check_smoothing(epsilon: float, form: str) -> None:
     if not 0 <= epsilon < 1:
         raise ValueError(f"epsilon must be at least 0 and below 1. Received: epsilon={epsilon}.")
-    if form not in LABEL_SMOOTHING_FORMS:
-        raise ValueError(f"form must be one of {', '.join(LABEL_SMOOTHING_FORMS)}. Received: form={form!r}.")
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}. Received: form={form!r}.")
 
 
 def _mean_over_replicas(total: Any, tokens: Any) -> Any:

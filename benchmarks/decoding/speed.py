@@ -141,8 +141,7 @@ class Models:
 def _tokenizer(vocab_size: int) -> Any:
     """A vocabulary of `bible-en-es`, filled up where the corpus yields too few pieces."""
     from kformer.config import TrainingConfig
-    from kformer.data import load_corpus
-    from kformer.tokenizers import train_tokenizers
+    from kformer.data import load_corpus, train_tokenizers
 
     learned, _ = train_tokenizers(load_corpus("bible-en-es").train, TrainingConfig(vocab_size=vocab_size))
     return filled_tokenizer(learned, vocab_size)

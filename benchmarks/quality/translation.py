@@ -29,7 +29,7 @@ from benchmarks.common.results import missing
 from benchmarks.common.trainers import Batch, marian_update
 from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
+from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus, train_tokenizers
 from kformer.evaluation.evaluate import score
 from kformer.files import writing
 from kformer.inference import Model
@@ -37,7 +37,7 @@ from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
 from kformer.schedules import WarmupInverseSqrt
 from kformer.text.batches import AnswerBatch, Hypothesis
-from kformer.tokenizers import Tokenizer, train_tokenizers
+from kformer.tokenizers import Tokenizer
 from kformer.training.plan import plan_batches
 from kformer.training.train import train
 

@@ -17,11 +17,11 @@ import keras
 import numpy as np
 
 import kformer
-from kformer.data import Pair, PreparedCorpus, load_corpus
+from kformer.data import Pair, PreparedCorpus, load_corpus, train_tokenizers
 from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.encoded_ids import EncodedChunk, Sequences, id_type
 from kformer.data.pairs import SelectedPairs
-from kformer.tokenizers import Tokenizer, train_tokenizers
+from kformer.tokenizers import Tokenizer
 
 VALIDATED = 100  # pairs
 VALIDATION_STEPS = 100

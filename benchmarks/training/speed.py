@@ -22,8 +22,7 @@ import numpy as np
 from benchmarks.common.worker import Worker
 from kformer.cli.startup import start_tensorflow
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
-from kformer.tokenizers import train_tokenizers
+from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset, train_tokenizers
 from kformer.training.plan import plan_batches
 
 

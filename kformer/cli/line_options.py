@@ -21,7 +21,8 @@ from kformer.cli.options import (
 from kformer.data import Pairs, open_pairs
 from kformer.data.sources.registry import has_fields
 from kformer.files.blocks import file_blocks
-from kformer.files.lines import Faults, lines_of
+from kformer.files.lines import lines_of
+from kformer.inference.line_counts import Faults
 from kformer.inference.line_forms import JsonLines, JsonScores, LineForm, NBest, Scores, TextColumns
 from kformer.inference.line_limits import INSTEAD, LineLimits
 from kformer.inference.lines import InputLine

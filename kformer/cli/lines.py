@@ -11,9 +11,9 @@ from kformer.cli.line_options import InputFields
 from kformer.cli.options import Path, warnings_told
 from kformer.cli.progress import progress_bar
 from kformer.files.blocks import pipe_blocks
-from kformer.files.lines import Faults, lines_of
+from kformer.files.lines import lines_of
 from kformer.files.writing import check_file_path, replacing
-from kformer.inference.line_counts import LinesWithoutAnswer, LineWatcher
+from kformer.inference.line_counts import Faults, LinesWithoutAnswer, LineWatcher
 from kformer.inference.line_forms import AnsweredLine, LineForm, TextColumns
 from kformer.inference.line_limits import LineLimits
 from kformer.inference.lines import (

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kformer.data.batching import BatchPlan
     from kformer.data.dataset import make_dataset
     from kformer.data.encoding import EncodedPairs, encode_pairs
+    from kformer.data.vocabularies import train_tokenizers
     from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
 
 # Name of an object: its module.
@@ -40,6 +41,7 @@ _PIPELINE = {
     "find_vectors": "kformer.data.word_vectors",
     "make_dataset": "kformer.data.dataset",
     "read_word_vectors": "kformer.data.word_vectors",
+    "train_tokenizers": "kformer.data.vocabularies",
 }
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "read_tsv",
     "read_word_vectors",
     "references",
+    "train_tokenizers",
 ]
 
 

@@ -5,11 +5,11 @@ Shapes: B rows, L length, I ids, N pairs.
 
 import numpy as np
 
-from kformer.config import TrainingConfig
+from kformer.config import SAMPLING_FIELDS, TrainingConfig
 from kformer.data.arrangements import NO_GROWTH, Arrangement, Batch, Growth, Rows
 from kformer.data.encoding import EncodedPairs
 from kformer.tokenizers import Tokenizer
-from kformer.tokenizers.subword_sampling import SubwordSampler, subword_sampler
+from kformer.tokenizers.subword_sampling import SAMPLERS, Subwords, SubwordSampler
 
 _MEASURED = 1000  # sequences of which the growth is measured
 _UNLIMITED = 1 << 62
@@ -61,13 +61,30 @@ def with_sampled_subwords(
     Args:
         arrangement: Makes the inputs and labels.
         source, target: The tokenizer of a side; None: its texts are not used, or always have their usual subwords.
-        training: As of `kformer.tokenizers.subword_sampling.subword_sampler`.
+        training: As of `subword_sampler`.
     """
     of_source = None if source is None else subword_sampler(source.subwords(), training)
     of_target = of_source
     if target is not source:
         of_target = None if target is None else subword_sampler(target.subwords(), training)
     return arrangement if of_source is of_target is None else SampledSubwords(arrangement, of_source, of_target)
+
+
+def subword_sampler(subwords: Subwords | None, training: TrainingConfig) -> SubwordSampler | None:
+    """Divides texts anew as the configuration says; None: they have their usual subwords.
+
+    Args:
+        subwords: As of `Tokenizer.subwords`.
+        training: Its fields `bpe_dropout` and `unigram_alpha` are used.
+
+    Examples:
+        >>> subword_sampler(Subwords("bpe", ("▁a",), (-1.0,)), TrainingConfig(bpe_dropout=0.1)).dropout
+        0.1
+    """
+    if subwords is None or subwords.kind not in SAMPLING_FIELDS:
+        return None
+    strength = getattr(training, SAMPLING_FIELDS[subwords.kind])
+    return SAMPLERS[subwords.kind](subwords, strength) if strength else None
 
 
 def _sampled(sampler: SubwordSampler | None, rows: np.ndarray, pad_id: int, random: np.random.Generator) -> np.ndarray:

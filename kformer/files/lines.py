@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 from kformer.files.blocks import Block, split_beginning
 from kformer.files.compression import decompressed
-from kformer.files.encodings import as_utf8, check_is_text, fault_of
-from kformer.wording import count
+from kformer.files.encodings import as_utf8, check_is_text
 
 _LONGEST_BEGINNING = 1 << 20  # bytes
 
@@ -55,37 +54,3 @@ def lines_of(blocks: Iterator[Block], name: str) -> Iterator[bytes | None]:
 def _bare(line: bytes) -> bytes:
     """The line without a carriage return behind it, and without the byte order mark of a file that was joined."""
     return line.removesuffix(b"\r").removeprefix(codecs.BOM_UTF8)
-
-
-class Faults:
-    """Counts lines that are not text in UTF-8, for those who read them all the same.
-
-    Args:
-        name: what the lines belong to, in the message.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._found = 0
-        self._first = ""
-
-    def counted(self, lines: Iterator[bytes | None]) -> Iterator[bytes | None]:
-        """The same lines."""
-        number = 0
-        for line in lines:
-            number += line is not None
-            fault = fault_of(line) if line is not None else None
-            if fault is not None:
-                self._found += 1
-                self._first = self._first or f"line {number:,}: {fault}"
-            yield line
-
-    def message(self) -> str | None:
-        """How many lines were found, and what is wrong with the first one; None if there are none."""
-        if not self._found:
-            return None
-        lines = count(self._found, "line")
-        return (
-            f"{self._name}: {lines} with bytes that are not text in UTF-8; the model reads such bytes as unknown "
-            f"characters. The first is {self._first}."
-        )

@@ -1,8 +1,10 @@
 """Counts lines of which a user should know: too short answers, unknown words, cut texts."""
 
 import abc
+from collections.abc import Iterator
 from typing import Protocol
 
+from kformer.files.encodings import fault_of
 from kformer.text.batches import Hypothesis
 from kformer.wording import count
 
@@ -193,4 +195,38 @@ class LinesWithoutAnswer:
         return (
             f"{count(number, 'line')} {have}: {stands[self._on_fault]} stands in {their}. The first is {first}. "
             "--on-error says what stands there."
+        )
+
+
+class Faults:
+    """Counts lines that are not text in UTF-8, for those who read them all the same.
+
+    Args:
+        name: what the lines belong to, in the message.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._found = 0
+        self._first = ""
+
+    def counted(self, lines: Iterator[bytes | None]) -> Iterator[bytes | None]:
+        """The same lines."""
+        number = 0
+        for line in lines:
+            number += line is not None
+            fault = fault_of(line) if line is not None else None
+            if fault is not None:
+                self._found += 1
+                self._first = self._first or f"line {number:,}: {fault}"
+            yield line
+
+    def message(self) -> str | None:
+        """How many lines were found, and what is wrong with the first one; None if there are none."""
+        if not self._found:
+            return None
+        lines = count(self._found, "line")
+        return (
+            f"{self._name}: {lines} with bytes that are not text in UTF-8; the model reads such bytes as unknown "
+            f"characters. The first is {self._first}."
         )

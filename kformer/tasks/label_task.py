@@ -7,10 +7,11 @@ from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Pairs
 from kformer.data.label_checks import labels_of
 from kformer.data.pairs import MappedPairs, Pair, source_only
+from kformer.data.vocabularies import train_tokenizers
 from kformer.tasks.base import Task
 from kformer.tasks.predictor import Predictor
 from kformer.text.codec import longest_source
-from kformer.tokenizers import SymbolTokenizer, Tokenizer, train_tokenizers
+from kformer.tokenizers import SymbolTokenizer, Tokenizer
 
 NO_LABEL = b"\xe2\x81\x87"  # "⁇" in UTF-8
 

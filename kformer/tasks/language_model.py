@@ -18,6 +18,7 @@ from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import Continued, Sequences, encode_with, ended
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.data.sampled_subwords import with_sampled_subwords
+from kformer.data.vocabularies import train_tokenizers
 from kformer.decoding import SearchResult
 from kformer.models import StepwiseLanguageModel
 from kformer.tasks.base import Task
@@ -37,7 +38,7 @@ from kformer.text.option_tensors import (
 from kformer.text.scoring import next_tokens
 from kformer.text.searcher import Searcher
 from kformer.text.translate_texts import BATCH_TOKENS, in_batches
-from kformer.tokenizers import Tokenizer, train_tokenizers
+from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import where_true

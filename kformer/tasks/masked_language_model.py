@@ -17,11 +17,12 @@ from kformer.data.arrangements import Arrangement, MaskedTokens
 from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import Sequences, encode_with
 from kformer.data.pairs import MappedPairs, source_only
+from kformer.data.vocabularies import train_tokenizers
 from kformer.tasks.base import Task
 from kformer.tasks.encoder_inputs import encode_texts, encoded_texts
 from kformer.tasks.predictor import Predictor
 from kformer.text.codec import longest_source
-from kformer.tokenizers import Tokenizer, train_tokenizers
+from kformer.tokenizers import Tokenizer
 
 
 class MaskedLanguageModel(Predictor):

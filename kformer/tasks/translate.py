@@ -7,9 +7,10 @@ from kformer.data import EncodedPairs, Pairs, encode_pairs
 from kformer.data.arrangements import AlignedTarget, Arrangement, ShiftedTarget
 from kformer.data.encoded_ids import IdStore
 from kformer.data.sampled_subwords import with_sampled_subwords
+from kformer.data.vocabularies import train_tokenizers
 from kformer.tasks.base import Task
 from kformer.tasks.translator import Translator
-from kformer.tokenizers import Tokenizer, train_tokenizers
+from kformer.tokenizers import Tokenizer
 
 
 class TranslateTask(Task):

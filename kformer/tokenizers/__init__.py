@@ -8,7 +8,6 @@ from kformer.tokenizers.piece_vocabulary import LlamaTokenizer, PieceVocabularyT
 from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
 from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizer, save_tokenizers
 from kformer.tokenizers.symbols import SymbolTokenizer
-from kformer.tokenizers.train import train_tokenizers
 from kformer.tokenizers.wordpiece import WordPieceTokenizer
 from kformer.tokenizers.words import WordTokenizer
 
@@ -27,5 +26,4 @@ __all__ = [
     "read_sentencepiece",
     "save_tokenizer",
     "save_tokenizers",
-    "train_tokenizers",
 ]

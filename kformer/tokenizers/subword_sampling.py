@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kformer.config import SAMPLING_FIELDS, TrainingConfig
 from kformer.tokenizers.sentencepiece_proto import MARK_OF_BLANK
 
 _LATTICES_KEPT = 1 << 15  # words, of some 1.5 KB each
@@ -268,24 +267,8 @@ class UnigramSampling(SubwordSampler):
         return lattice
 
 
-_SAMPLERS: dict[str, Callable[[Subwords, float], SubwordSampler]] = {"bpe": BPEDropout, "unigram": UnigramSampling}
-
-
-def subword_sampler(subwords: Subwords | None, training: TrainingConfig) -> SubwordSampler | None:
-    """Divides texts anew as the configuration says; None: they have their usual subwords.
-
-    Args:
-        subwords: As of `Tokenizer.subwords`.
-        training: Its fields `bpe_dropout` and `unigram_alpha` are used.
-
-    Examples:
-        >>> subword_sampler(Subwords("bpe", ("▁a",), (-1.0,)), TrainingConfig(bpe_dropout=0.1)).dropout
-        0.1
-    """
-    if subwords is None or subwords.kind not in SAMPLING_FIELDS:
-        return None
-    strength = getattr(training, SAMPLING_FIELDS[subwords.kind])
-    return _SAMPLERS[subwords.kind](subwords, strength) if strength else None
+# By the kind of the subwords: how they are divided anew, with which strength.
+SAMPLERS: dict[str, Callable[[Subwords, float], SubwordSampler]] = {"bpe": BPEDropout, "unigram": UnigramSampling}
 
 
 def _numbers(random: np.random.Generator) -> Iterator[float]:

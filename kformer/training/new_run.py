@@ -25,6 +25,7 @@ from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.data.label_checks import check_corpus
 from kformer.data.mixture import passes_of
+from kformer.data.vocabularies import own_tokenizers
 from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.files.checksums import check_file
 from kformer.presets import find_preset
@@ -35,7 +36,6 @@ from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.tokenizers.base import ids_of_words
 from kformer.tokenizers.text_ops import string_tensor
-from kformer.tokenizers.train import own_tokenizers
 from kformer.training.plan import fit_warmup
 from kformer.training.pretrained_embeddings import (
     Sides,

@@ -25,13 +25,14 @@ from kformer.data import (
     join_corpora,
     make_dataset,
     prepare_corpus,
+    train_tokenizers,
 )
 from kformer.data.arrangements import AlignedTarget, ShiftedTarget
 from kformer.data.encoded_ids import MemoryIds
 from kformer.data.prepared.shards import FILES, LINK_FILES, ShardedIds
 from kformer.data.token_links import token_links
 from kformer.files.checksums import DamagedFileError
-from kformer.tokenizers import SymbolTokenizer, WordTokenizer, train_tokenizers
+from kformer.tokenizers import SymbolTokenizer, WordTokenizer
 from kformer.tokenizers.offsets import Spans
 
 pytestmark = pytest.mark.tensorflow_only

@@ -7,11 +7,11 @@ import pytest
 import toy
 
 from kformer.config import TASKS, TrainingConfig
-from kformer.data import Corpus, corpus_from_pairs, encode_pairs, hold_out
+from kformer.data import Corpus, corpus_from_pairs, encode_pairs, hold_out, train_tokenizers
 from kformer.data.label_checks import check_corpus, unknown_labels
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
-from kformer.tokenizers import SymbolTokenizer, train_tokenizers
+from kformer.tokenizers import SymbolTokenizer
 from kformer.training.new_run import start_run
 from kformer.training.resumed_run import resume_run
 

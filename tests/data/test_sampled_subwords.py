@@ -8,9 +8,10 @@ import pytest
 from kformer.config import TrainingConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
 from kformer.data.arrangements import Growth, NextToken, Rows, ShiftedTarget
-from kformer.data.sampled_subwords import SampledSubwords, with_sampled_subwords
+from kformer.data.sampled_subwords import SampledSubwords, subword_sampler, with_sampled_subwords
 from kformer.tasks import task_of
 from kformer.tokenizers import SentencePieceTokenizer, SymbolTokenizer
+from kformer.tokenizers.subword_sampling import Subwords
 
 pytestmark = pytest.mark.tensorflow_only
 TRAINING = {"bpe": TrainingConfig(bpe_dropout=0.2), "unigram": TrainingConfig(unigram_alpha=0.2)}
@@ -163,3 +164,18 @@ def test_the_growth_is_that_of_the_pairs(encoded, tokenizer, kind):
     assert source.mean == pytest.approx(found.sum() / counts.sum() - 1, rel=0.1)
     fit = np.mean([more <= source.room(int(count)) for count, more in zip(counts, found, strict=True)])
     assert 0.95 < fit < 0.999
+
+
+def test_the_configuration_chooses_the_way_of_each_kind():
+    subwords = {kind: Subwords(kind, ("▁a",), (-1.0,)) for kind in ("bpe", "unigram", "word")}
+    both = TrainingConfig(bpe_dropout=0.25, unigram_alpha=0.5)
+    assert subword_sampler(subwords["bpe"], both).dropout == 0.25
+    assert subword_sampler(subwords["unigram"], both).alpha == 0.5
+    for kind, training in (
+        ("bpe", TrainingConfig(unigram_alpha=0.5)),
+        ("unigram", TrainingConfig(bpe_dropout=0.25)),
+        ("bpe", TrainingConfig()),
+        ("word", both),
+    ):
+        assert subword_sampler(subwords[kind], training) is None
+    assert subword_sampler(None, both) is None

@@ -19,7 +19,7 @@ from kformer.cli.lines import InputFields, LineModel, check_files, number_of_lin
 from kformer.data import read_texts
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.compression import compression_of, decompressed
-from kformer.files.lines import Faults, lines_of
+from kformer.files.lines import lines_of
 from kformer.inference.line_forms import NBest
 from kformer.inference.lines import LINES_AT_ONCE, answer_lines, input_lines
 from kformer.text.batches import Hypothesis
@@ -207,13 +207,6 @@ def _in_two_parts(wbits):
 )
 def test_the_lines_before_a_pause_come_before_it(parts):
     assert list(lines_of(iter([parts[0], None, parts[1]]), "a")) == [b"one", None, b"two"]
-
-
-def test_a_pause_is_not_counted_as_a_line():
-    faults = Faults("standard input")
-    list(faults.counted(iter([b"one", None, b"\xff", None])))
-    assert "1 line with bytes that are not text" in faults.message()
-    assert "The first is line 2: byte 0xff" in faults.message()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7])

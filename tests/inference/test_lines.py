@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kformer.inference.line_counts import LinesWithoutAnswer, ShortTranslations
+from kformer.inference.line_counts import Faults, LinesWithoutAnswer, ShortTranslations
 from kformer.inference.line_forms import AnsweredLine, JsonLines, JsonScores, NBest, Scores, TextColumns
 from kformer.inference.line_limits import LineLimits
 from kformer.inference.lines import answer_lines, input_lines
@@ -132,3 +132,10 @@ def test_a_line_that_is_no_pair_is_written_whole_with_its_fault():
         **{"line": 3, "text": "one\ttwo\tthree", "log_probability": None, "tokens": 0, "fault": "3 columns"}
     }
     assert TextColumns(score=True, line=True)(answered) == "\t\tone two three\n"
+
+
+def test_a_pause_is_not_counted_as_a_line():
+    faults = Faults("standard input")
+    list(faults.counted(iter([b"one", None, b"\xff", None])))
+    assert "1 line with bytes that are not text" in faults.message()
+    assert "The first is line 2: byte 0xff" in faults.message()

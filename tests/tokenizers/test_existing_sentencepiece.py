@@ -12,7 +12,6 @@ from kformer.tokenizers import (
     SentencePieceTokenizer,
     load_tokenizers,
     read_sentencepiece,
-    train_tokenizers,
 )
 from kformer.training.train import train
 
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.tensorflow_only
 
 TEXTS = ["one two three four", "six five four three", "two one six", "<2es> one five"]
 SPECIAL = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
-PAIRS = [(text, text.upper()) for text in TEXTS]
 
 
 @pytest.mark.parametrize("options", [{}, SPECIAL, {"pad_id": 3}, {"bos_id": -1, "eos_id": -1}], ids=str)
@@ -70,23 +68,6 @@ def test_user_symbols_are_one_token_wherever_they_stand(kind):
 def test_a_symbol_that_would_not_come_back_is_refused(symbol):
     with pytest.raises(ValueError, match="A user symbol must be a text in the form NFC without blanks"):
         SentencePieceTokenizer.train(TEXTS, 290, user_symbols=[symbol])
-
-
-def test_one_model_is_that_of_both_sides_and_two_are_two(tmp_path):
-    one, other = (str(write_model(tmp_path / name, TEXTS)) for name in ("one.model", "other.model"))
-    config = kformer.TrainingConfig(vocab_size=300)
-    source, target = train_tokenizers(PAIRS, config.replace(source_tokenizer=one))
-    assert source is target
-    source, target = train_tokenizers(PAIRS, config.replace(target_tokenizer=one))
-    assert source is target
-    source, target = train_tokenizers(PAIRS, config.replace(source_tokenizer=one, target_tokenizer=one))
-    assert source is target
-    source, target = train_tokenizers(PAIRS, config.replace(source_tokenizer=one, target_tokenizer=other))
-    assert source is not target
-    apart = config.replace(source_tokenizer=one, shared_vocabulary=False, user_symbols="ONE")
-    source, target = train_tokenizers(PAIRS, apart)
-    assert source.model_bytes == read_sentencepiece(one).model_bytes
-    assert "ONE" in target.tokens()
 
 
 @pytest.mark.parametrize(

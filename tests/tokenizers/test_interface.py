@@ -13,7 +13,6 @@ import sentencepiece
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from kformer.config import TrainingConfig
 from kformer.tokenizers import (
     ByteBPETokenizer,
     KerasNLPTokenizer,
@@ -28,7 +27,6 @@ from kformer.tokenizers import (
     load_tokenizers,
     save_tokenizer,
     save_tokenizers,
-    train_tokenizers,
 )
 from kformer.tokenizers.byte_bpe import byte_characters
 from kformer.tokenizers.text_ops import check_keras, check_tensorflow_text
@@ -285,34 +283,6 @@ def test_a_pair_is_saved_and_a_shared_one_stays_shared(
     source, target = load_tokenizers(tmp_path / "pair")
     assert source is target
     assert sorted(entry.name for entry in (tmp_path / "pair").iterdir()) == ["shared"]
-
-
-def test_train_tokenizers() -> None:
-    pairs = [("a b", "X"), ("b", "Y X")]
-    config = TrainingConfig(tokenizer="symbols", shared_vocabulary=False)
-    source, target = train_tokenizers(pairs, config)
-    assert (source.symbols, target.symbols) == (("b", "a"), ("X", "Y"))
-    source, target = train_tokenizers(pairs, config.replace(shared_vocabulary=True))
-    assert source is target
-    assert source.symbols == ("X", "b", "Y", "a")
-
-
-def test_train_tokenizers_leaves_out_what_is_surely_too_long() -> None:
-    config = TrainingConfig(tokenizer="symbols", shared_vocabulary=False, max_length=2)
-    pairs = [("a", "b"), ("c" * 2000, "d"), ("e" * 2001, "f"), ("g", "h" * 2001)]
-    source, target = train_tokenizers(pairs, config)
-    assert (source.symbols, target.symbols) == (("a", "c" * 2000), ("b", "d"))
-    with pytest.raises(
-        ValueError, match=r"all 2 pairs are longer than max_length=2 tokens\. Check that line feeds end"
-    ):
-        train_tokenizers(pairs[2:], config)
-
-
-def test_train_tokenizers_learns_subwords(texts: list[str]) -> None:
-    config = TrainingConfig(tokenizer="unigram", vocab_size=300)
-    source, target = train_tokenizers([(text, text) for text in texts], config)
-    assert source is target
-    assert source.vocab_size == 300
 
 
 @pytest.mark.parametrize(

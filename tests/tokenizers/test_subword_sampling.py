@@ -9,10 +9,9 @@ import pytest
 import sentencepiece
 from own_models import model_bytes, write_model
 
-from kformer.config import TrainingConfig
 from kformer.data import load_corpus
 from kformer.tokenizers import SentencePieceTokenizer, SymbolTokenizer, WordTokenizer, read_sentencepiece
-from kformer.tokenizers.subword_sampling import BPEDropout, Subwords, UnigramSampling, subword_sampler
+from kformer.tokenizers.subword_sampling import BPEDropout, Subwords, UnigramSampling
 
 VERSES = 1500
 SYMBOLS = ("<2es>", "{0}")
@@ -201,21 +200,6 @@ def test_a_subword_of_two_words_is_drawn_where_the_usual_ones_are_two():
         np.tile([0, 1], 10000), np.full(10000, 2), 2, np.random.default_rng(0)
     )
     assert np.mean(counts == 1) == pytest.approx(1 / (1 + np.e), abs=0.02)
-
-
-def test_the_configuration_chooses_the_way_of_each_kind():
-    subwords = {kind: Subwords(kind, ("▁a",), (-1.0,)) for kind in ("bpe", "unigram", "word")}
-    both = TrainingConfig(bpe_dropout=0.25, unigram_alpha=0.5)
-    assert subword_sampler(subwords["bpe"], both).dropout == 0.25
-    assert subword_sampler(subwords["unigram"], both).alpha == 0.5
-    for kind, training in (
-        ("bpe", TrainingConfig(unigram_alpha=0.5)),
-        ("unigram", TrainingConfig(bpe_dropout=0.25)),
-        ("bpe", TrainingConfig()),
-        ("word", both),
-    ):
-        assert subword_sampler(subwords[kind], training) is None
-    assert subword_sampler(None, both) is None
 
 
 def test_symbols_and_words_have_no_subwords():

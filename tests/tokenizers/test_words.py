@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 from kformer.config import TrainingConfig
-from kformer.tokenizers import SentencePieceTokenizer, WordTokenizer, train_tokenizers
+from kformer.data import train_tokenizers
+from kformer.tokenizers import SentencePieceTokenizer, WordTokenizer
 
 
 def written(tokenizer: WordTokenizer, text: str) -> str:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kformer.losses import LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
-
-FORMS = ("all", "others")
+from kformer.config import LABEL_SMOOTHING_FORMS
+from kformer.losses import FORMS, LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
 
 
 def smoothed_labels(label, num_classes, epsilon, form):
@@ -226,3 +225,7 @@ def test_replicas_with_few_tokens_or_rows_do_not_weigh_more():
     """
     finished = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
+
+
+def test_a_configuration_may_ask_for_each_form_of_the_loss():
+    assert LABEL_SMOOTHING_FORMS == FORMS

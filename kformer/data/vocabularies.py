@@ -4,17 +4,17 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from kformer.config import TrainingConfig
+from kformer.data.pairs import Pair
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.tokenizers.existing_sentencepiece import read_sentencepiece
 from kformer.tokenizers.sentencepiece import MODEL_TYPES, MOST_TEXTS, SentencePieceTokenizer, VocabularyTooLarge
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.words import WordTokenizer
 
-_Pair = tuple[str, str]
 _MANY = MOST_TEXTS + 1  # so many pairs are not counted to their end
 
 
-def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+def train_tokenizers(pairs: Iterable[Pair], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
     """Learns the source and the target vocabulary from (source, target) pairs, such as a list or a part of a corpus.
 
     The pairs are read several times. Of more than a million texts, SentencePiece gets a random sample.
@@ -78,7 +78,7 @@ class _Texts:
         number: How many pairs are not left out, or a number above that of the texts that are learned from.
     """
 
-    def __init__(self, pairs: Iterable[_Pair], sides: tuple[int, ...], longest: int, number: int) -> None:
+    def __init__(self, pairs: Iterable[Pair], sides: tuple[int, ...], longest: int, number: int) -> None:
         self.pairs = pairs
         self.sides = sides
         self.longest = longest
@@ -91,7 +91,7 @@ class _Texts:
         return len(self.sides) * self.number
 
 
-def _short(pairs: Iterable[_Pair], longest: int) -> Iterator[_Pair]:
+def _short(pairs: Iterable[Pair], longest: int) -> Iterator[Pair]:
     """The pairs without a text that is longer than `longest` tokens in any case."""
     return (pair for pair in pairs if not any(is_surely_longer(text, longest) for text in pair))
 
