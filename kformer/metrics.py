@@ -12,7 +12,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.loss_inputs import (
+from kformer.losses import label_smoothed_cross_entropy
+from kformer.losses.inputs import (
     LOWEST,
     labels_and_logits,
     nan_without_class,
@@ -21,7 +22,6 @@ from kformer.loss_inputs import (
     token_mask,
     without_padding,
 )
-from kformer.losses import label_smoothed_cross_entropy
 
 
 class _TokenMean(keras.Metric, abc.ABC):
@@ -45,7 +45,7 @@ class _TokenMean(keras.Metric, abc.ABC):
 
         Raises:
             ValueError: There is a `sample_weight`, the shapes do not fit each other, or a label is no class, see
-                `kformer.loss_inputs.labels_and_logits`.
+                `kformer.losses.inputs.labels_and_logits`.
         """
         refuse_sample_weight(self.name, sample_weight)
         mask = token_mask(y_true, self.pad_id)

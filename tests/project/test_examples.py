@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.tensorflow_only
 # What a user imports from; each has an __all__, or its public names are those that it defines.
 PACKAGES = [
-    *("kformer", "kformer.layers", "kformer.models", "kformer.loss_inputs", "kformer.losses", "kformer.metrics"),
+    *("kformer", "kformer.layers", "kformer.models", "kformer.losses", "kformer.losses.inputs", "kformer.metrics"),
     *(
         "kformer.schedules",
         "kformer.decoding",

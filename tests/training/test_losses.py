@@ -9,7 +9,8 @@ import pytest
 from keras import ops
 
 from kformer.config import LABEL_SMOOTHING_FORMS
-from kformer.losses import FORMS, LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
+from kformer.losses import LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
+from kformer.losses.label_smoothing import FORMS
 
 
 def smoothed_labels(label, num_classes, epsilon, form):

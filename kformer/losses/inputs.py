@@ -175,3 +175,23 @@ def refuse_sample_weight(name: str, sample_weight: Any) -> None:
             f"{name} takes no sample_weight: padding is excluded by pad_id. "
             f"Received: sample_weight={sample_weight}. Leave it out."
         )
+
+
+def check_two_predictions(logits: Any, made_by: str) -> None:
+    """Refuses logits that are not two predictions of each row.
+
+    Args:
+        logits: Shall be (B, 2, T, V).
+        made_by: The class of models that makes them, for the message.
+
+    Raises:
+        ValueError: They have another shape.
+
+    Examples:
+        >>> check_two_predictions(np.zeros((5, 2, 3, 7)), "kformer.models.TwoPasses")
+    """
+    if len(logits.shape) != 4 or logits.shape[1] != 2:
+        raise ValueError(
+            f"Logits must be (B, 2, T, V), as those of {made_by} in training, or (B, T, V). "
+            f"Received: logits of shape {tuple(logits.shape)}."
+        )
